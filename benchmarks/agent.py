@@ -7,10 +7,12 @@ non-zero. Its modules are in `nodeside/`; benchmarks/README.md describes the con
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
 import time
+from typing import Any, Callable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
@@ -22,70 +24,41 @@ PATHS = ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", 
 """Options that are paths."""
 
 
-def _start(options: argparse.Namespace) -> object:
-    from nodeside import agent_start
-
-    return agent_start.start(options.jobdir, options.node, __file__, options.sweep)
-
-
-def _task(options: argparse.Namespace) -> object:
-    from nodeside import agent_start
-
-    return agent_start.serve_as_task(options.dir, dict(options.node), __file__)
+def _cores(text: str) -> list[int]:
+    """Core numbers: "0,1,4"."""
+    return [int(word) for word in text.split(",") if word]
 
 
-def _provision(options: argparse.Namespace) -> object:
-    from nodeside import provision
-
-    return provision.provision(options, HERE)
-
-
-def _commit(options: argparse.Namespace) -> object:
-    from nodeside import commit_build
-
-    return commit_build.commit(options, HERE)
+def _pair(text: str) -> tuple[str, str]:
+    """Name and value: "pytorch=/opt/envs/torch"."""
+    name, mark, value = text.partition("=")
+    if not (name and mark and value):
+        raise argparse.ArgumentTypeError("expected NAME=VALUE, found {!r}".format(text))
+    return name, value
 
 
-def _image(options: argparse.Namespace) -> object:
-    from nodeside import containers
-
-    return containers.image(options)
-
-
-def _versions(options: argparse.Namespace) -> object:
-    from nodeside import versions
-
-    return versions.versions(options, HERE)
+def _port_range(text: str) -> tuple[int, int]:
+    """First and last port: "20000-29999"."""
+    low, mark, high = text.partition("-")
+    if not mark or not 0 < int(low) <= int(high) < 65536:
+        raise argparse.ArgumentTypeError("expected FIRST-LAST, found {!r}".format(text))
+    return int(low), int(high)
 
 
-def _fingerprint(options: argparse.Namespace) -> object:
-    from nodeside import fingerprint
-
-    return fingerprint.fingerprint(HERE, options.python)
-
-
-def _prefix(options: argparse.Namespace) -> object:
-    from nodeside import prefixes
-
-    return prefixes.prefix(options.path)
+def _clock() -> int:
+    """Print both clocks for every line on stdin; the controller halves the round trip."""
+    for _ in iter(sys.stdin.readline, ""):
+        print(json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True)
+    return 0
 
 
-def _sweep(options: argparse.Namespace) -> object:
-    from nodeside import sweep
-
-    return sweep.sweep(options.job, options.kill, options.root)
-
-
-def _doctor(options: argparse.Namespace) -> object:
-    from nodeside import doctor
-
-    return doctor.doctor(options.root, options.lock_dir, HERE)
+def _nodeside(name: str) -> Any:
+    """Return a module of `nodeside`; a verb imports its own alone."""
+    return importlib.import_module("nodeside." + name)
 
 
 def _preflight(options: argparse.Namespace) -> object:
-    from nodeside import preflight
-
-    return preflight.preflight(
+    return _nodeside("preflight").preflight(
         options.root,
         options.job_root,
         options.lock_dir,
@@ -97,15 +70,14 @@ def _preflight(options: argparse.Namespace) -> object:
 
 
 def _allreduce(options: argparse.Namespace) -> object:
-    from nodeside import allreduce, control_measurements
-
     if options.controls:
         words = [str(options.rounds), "--rank", str(options.rank), "--world", str(options.world)]
         words += ["--listen-range", "{}-{}".format(*options.listen_range)]
         words += ["--copy-bytes", str(options.bytes)]
         prefixes = dict(options.prefix)
-        control_measurements.become_rank(options.controls, HERE, options.root, prefixes, words)
-    return allreduce.allreduce(
+        become_rank = _nodeside("control_measurements").become_rank
+        become_rank(options.controls, HERE, options.root, prefixes, words)
+    return _nodeside("allreduce").allreduce(
         options.rank,
         options.world,
         options.listen_range,
@@ -126,59 +98,54 @@ def _parse(options: argparse.Namespace) -> object:
         raise AgentError(str(error)) from error
 
 
-def _run(options: argparse.Namespace) -> object:
-    from nodeside import offline
+RUN: dict[str, Callable[[argparse.Namespace], object]] = {
+    "start": lambda o: _nodeside("agent_start").start(o.jobdir, o.node, __file__, o.sweep),
+    "task": lambda o: _nodeside("agent_start").serve_as_task(o.dir, dict(o.node), __file__),
+    "provision": lambda o: _nodeside("provision").provision(o, HERE),
+    "commit": lambda o: _nodeside("commit_build").commit(o, HERE),
+    "image": lambda o: _nodeside("containers").image(o),
+    "versions": lambda o: _nodeside("versions").versions(o, HERE),
+    "fingerprint": lambda o: _nodeside("fingerprint").fingerprint(HERE, o.python),
+    "prefix": lambda o: _nodeside("prefixes").prefix(o.path),
+    "sweep": lambda o: _nodeside("sweep").sweep(o.job, o.kill, o.root),
+    "preflight": _preflight,
+    "allreduce": _allreduce,
+    "run": lambda o: _nodeside("offline").run(o.dir, o.python, o.case, __file__),
+    "compare": lambda o: _nodeside("compare").compare(o.dir),
+    "parse": _parse,
+    "clean": lambda o: _nodeside("clean").clean(
+        o.root, o.keep_days, o.keep_code, o.lock_dir, o.job_root
+    ),
+}
+"""Verbs that return one document."""
 
-    return offline.run(options.dir, options.python, options.case, __file__)
+SERVE: dict[str, Callable[[argparse.Namespace], int]] = {
+    "clock": lambda o: _clock(),
+    "follow": lambda o: _nodeside("follow").main(),
+    "serve": lambda o: _nodeside("agent_daemon").serve(o.jobdir, o.node, __file__, o.lock_fd),
+    "reap": lambda o: _nodeside("agent_daemon").reap_after(
+        o.jobdir, o.node, __file__, o.pid, o.forward
+    ),
+}
+"""Verbs that run until their work ends, and return the exit code."""
 
-
-def _compare(options: argparse.Namespace) -> object:
-    from nodeside import compare
-
-    return compare.compare(options.dir)
-
-
-def _cores(text: str) -> list[int]:
-    """Core numbers: "0,1,4"."""
-    return [int(word) for word in text.split(",") if word]
-
-
-def _task_and_node(text: str) -> tuple[str, str]:
-    """Task and node: "gpu01=n1"."""
-    task, mark, node = text.partition("=")
-    if not (task and mark and node):
-        raise argparse.ArgumentTypeError("expected TASK=NODE, found {!r}".format(text))
-    return task, node
-
-
-def _line_and_folder(text: str) -> tuple[str, str]:
-    """Framework line and folder: "pytorch=/opt/envs/torch"."""
-    line, mark, folder = text.partition("=")
-    if not (line and mark and folder):
-        raise argparse.ArgumentTypeError("expected LINE=FOLDER, found {!r}".format(text))
-    return line, folder
-
-
-def _port_range(text: str) -> tuple[int, int]:
-    """First and last port: "20000-29999"."""
-    low, mark, high = text.partition("-")
-    if not mark or not 0 < int(low) <= int(high) < 65536:
-        raise argparse.ArgumentTypeError("expected FIRST-LAST, found {!r}".format(text))
-    return int(low), int(high)
-
-
-def _clean(options: argparse.Namespace) -> object:
-    from nodeside import clean
-
-    return clean.clean(
-        options.root, options.keep_days, options.keep_code, options.lock_dir, options.job_root
-    )
-
-
-def _clock() -> None:
-    """Print both clocks for every line on stdin; the controller halves the round trip."""
-    for _ in iter(sys.stdin.readline, ""):
-        print(json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True)
+SHARED: dict[str, dict[str, Any]] = {
+    "--root": {"required": True},
+    "--lock-dir": {},
+    "--job-root": {"help": "where the state of jobs lies, if not below the root"},
+    "--line": {"required": True, "help": "framework line"},
+    "--variant": {"default": "cpu"},
+    "--uv": {"help": "the uv binary; a shipped one or PATH otherwise"},
+    "--index-url": {},
+    "--find-links": {"action": "append", "default": []},
+    "--prefix": {
+        "type": _pair,
+        "action": "append",
+        "default": [],
+        "help": "LINE=FOLDER: what a framework line runs from instead of an environment",
+    },
+}
+"""Options of several verbs."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -186,168 +153,144 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     verbs.required = True
 
-    verb = verbs.add_parser("start", help="leave an agent behind that serves a job directory")
-    verb.add_argument("jobdir")
-    verb.add_argument("--node", required=True, help="name of this node in job.json")
-    verb.add_argument(
-        "--sweep", metavar="ROOT", help="first end what `sweep --root ROOT --kill` ends"
-    )
-    verb.set_defaults(run=_start)
+    def add(name: str, shown: str, *shared: str) -> Any:
+        verb = verbs.add_parser(name, help=shown)
+        for each in shared:
+            verb.add_argument(each, **SHARED[each])
+        return verb.add_argument
 
-    verb = verbs.add_parser("task", help="be the agent of one task of a batch job")
-    verb.add_argument("dir", help="folder with a job directory for each node")
-    verb.add_argument(
+    argument = add("start", "leave an agent behind that serves a job directory")
+    argument("jobdir")
+    argument("--node", required=True, help="name of this node in job.json")
+    argument("--sweep", metavar="ROOT", help="first end what `sweep --root ROOT --kill` ends")
+
+    argument = add("task", "be the agent of one task of a batch job")
+    argument("dir", help="folder with a job directory for each node")
+    argument(
         "--node",
-        type=_task_and_node,
+        type=_pair,
         action="append",
         required=True,
         help="TASK=NODE: Slurm's name of a node, or the index of a pod, and the node in job.json",
     )
-    verb.set_defaults(run=_task)
 
-    verb = verbs.add_parser("serve", help="what `start` leaves behind; not for people")
-    verb.add_argument("jobdir")
-    verb.add_argument("--node", required=True)
-    verb.add_argument("--lock-fd", type=int, required=True)
+    argument = add("serve", "what `start` leaves behind; not for people")
+    argument("jobdir")
+    argument("--node", required=True)
+    argument("--lock-fd", type=int, required=True)
 
-    verb = verbs.add_parser("reap", help="the agent's parent, which outlives it; not for people")
-    verb.add_argument("jobdir")
-    verb.add_argument("--node", required=True)
-    verb.add_argument("--pid", type=int, required=True)
-    verb.add_argument("--forward", action="store_true", help="pass signals on to the agent")
+    argument = add("reap", "the agent's parent, which outlives it; not for people")
+    argument("jobdir")
+    argument("--node", required=True)
+    argument("--pid", type=int, required=True)
+    argument("--forward", action="store_true", help="pass signals on to the agent")
 
-    verb = verbs.add_parser("provision", help="build or find the environment of a line")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--line", required=True)
-    verb.add_argument("--variant", default="cpu")
-    verb.add_argument("--uv", help="the uv binary; a shipped one or PATH otherwise")
-    verb.add_argument("--index-url")
-    verb.add_argument("--find-links", action="append", default=[])
-    verb.add_argument("--wheel", help="a wheel that takes the place of the line's main package")
-    verb.add_argument("--version", help="another version of the main package, from the index")
-    verb.add_argument("--wheelhouse", help="install from this folder alone, without an index")
-    verb.add_argument("--series", help="Python of the environment, 3.13 say; the newest otherwise")
-    verb.add_argument("--ask", action="store_true", help="print which of its Pythons run here")
-    verb.add_argument("--lock-dir")
-    verb.add_argument(
+    argument = add(
+        "provision",
+        "build or find the environment of a line",
+        *("--root", "--line", "--variant", "--uv", "--index-url", "--find-links", "--lock-dir"),
+    )
+    argument("--wheel", help="a wheel that takes the place of the line's main package")
+    argument("--version", help="another version of the main package, from the index")
+    argument("--wheelhouse", help="install from this folder alone, without an index")
+    argument("--series", help="Python of the environment, 3.13 say; the newest otherwise")
+    argument("--ask", action="store_true", help="print which of its Pythons run here")
+    argument(
         "--anywhere", action="store_true", help="made for other machines: see no GPU of this one"
     )
-    verb.set_defaults(run=_provision)
 
-    verb = verbs.add_parser("commit", help="build the wheel of a commit of a repository")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--lock-dir")
-    verb.add_argument("--uv")
-    verb.add_argument("--line", required=True, help="whose Python builds it")
-    verb.add_argument("--repository", required=True, help="its name")
-    verb.add_argument("--url", required=True)
-    verb.add_argument("--commit", required=True)
-    verb.add_argument("--branch", help="build nothing: say where the commit left this branch")
-    verb.add_argument("--build", required=True, help="name of the build")
-    verb.add_argument("--command", action="append", default=[], help="line for sh")
-    verb.add_argument("--timeout", type=float, required=True)
-    verb.set_defaults(run=_commit)
-
-    verb = verbs.add_parser("image", help="find or pull the image that a line runs in")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--job-root", help="folder for the state of jobs, if not below the root")
-    verb.add_argument("--line", required=True)
-    verb.add_argument("--image", required=True)
-    verb.add_argument("--engine", required=True, help="program with the command line of docker")
-    verb.add_argument("--interpreter", required=True, help="Python in the image")
-    verb.add_argument("--option", action="append", default=[], help="of the engine's `run`")
-    verb.add_argument("--mount", action="append", default=[], help="folder at the same path")
-    verb.set_defaults(run=_image)
-
-    verb = verbs.add_parser("versions", help="wheels of a line that this node could install")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--line", required=True)
-    verb.add_argument("--variant", default="cpu")
-    verb.add_argument("--index-url")
-    verb.add_argument("--find-links", action="append", default=[])
-    verb.set_defaults(run=_versions)
-
-    verb = verbs.add_parser("fingerprint", help="print fingerprint/1")
-    verb.add_argument("--root")
-    verb.add_argument("--python")
-    verb.set_defaults(run=_fingerprint)
-
-    verbs.add_parser("clock", help="print both clocks for every line on stdin")
-    verbs.add_parser("follow", help="answer a controller's requests, one JSON line each")
-
-    verb = verbs.add_parser("prefix", help="whether a prefix may be run, and its interpreter")
-    verb.add_argument("--path", required=True)
-    verb.set_defaults(run=_prefix)
-
-    verb = verbs.add_parser("sweep", help="list, and end, processes whose agent is gone")
-    verb.add_argument("--root")
-    verb.add_argument("--lock-dir")
-    verb.add_argument("--job", help="all processes of jobs whose id starts so, agents too")
-    verb.add_argument("--kill", action="store_true")
-    verb.set_defaults(run=_sweep)
-
-    verb = verbs.add_parser("doctor", help="what this node has")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--lock-dir")
-    verb.set_defaults(run=_doctor)
-
-    verb = verbs.add_parser("preflight", help="print preflight/1: what matters before a night")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--job-root", help="folder for the state of jobs, if not below the root")
-    verb.add_argument("--lock-dir")
-    verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
-    verb.add_argument(
-        "--controls", choices=("cpu", "gpu"), help="measure too: CPU, or GPUs as well"
+    argument = add(
+        "commit",
+        "build the wheel of a commit of a repository",
+        "--root",
+        "--lock-dir",
+        "--uv",
+        "--line",
     )
-    verb.add_argument(
+    argument("--repository", required=True, help="its name")
+    argument("--url", required=True)
+    argument("--commit", required=True)
+    argument("--branch", help="build nothing: say where the commit left this branch")
+    argument("--build", required=True, help="name of the build")
+    argument("--command", action="append", default=[], help="line for sh")
+    argument("--timeout", type=float, required=True)
+
+    argument = add(
+        "image", "find or pull the image that a line runs in", "--root", "--job-root", "--line"
+    )
+    argument("--image", required=True)
+    argument("--engine", required=True, help="program with the command line of docker")
+    argument("--interpreter", required=True, help="Python in the image")
+    argument("--option", action="append", default=[], help="of the engine's `run`")
+    argument("--mount", action="append", default=[], help="folder at the same path")
+
+    add(
+        "versions",
+        "wheels of a line that this node could install",
+        "--root",
+        "--line",
+        "--variant",
+        "--index-url",
+        "--find-links",
+    )
+
+    argument = add("fingerprint", "print fingerprint/1")
+    argument("--root")
+    argument("--python")
+
+    add("clock", "print both clocks for every line on stdin")
+    add("follow", "answer a controller's requests, one JSON line each")
+
+    argument = add("prefix", "whether a prefix may be run, and its interpreter")
+    argument("--path", required=True)
+
+    argument = add("sweep", "list, and end, processes whose agent is gone", "--lock-dir")
+    argument("--root")
+    argument("--job", help="all processes of jobs whose id starts so, agents too")
+    argument("--kill", action="store_true")
+
+    argument = add(
+        "preflight",
+        "print preflight/1: what matters before a night",
+        "--root",
+        "--job-root",
+        "--lock-dir",
         "--prefix",
-        type=_line_and_folder,
-        action="append",
-        default=[],
-        help="LINE=FOLDER: what a framework line runs from instead of an environment",
     )
-    verb.set_defaults(run=_preflight)
+    argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
+    argument("--controls", choices=("cpu", "gpu"), help="measure too: CPU, or GPUs as well")
 
-    verb = verbs.add_parser("allreduce", help="one rank of a ring over TCP; talks over stdin")
-    verb.add_argument("--rank", type=int, required=True)
-    verb.add_argument("--world", type=int, required=True)
-    verb.add_argument("--listen-range", type=_port_range, required=True)
-    verb.add_argument("--bytes", type=int, default=4 * 2**20)
-    verb.add_argument("--rounds", type=int, default=5)
-    verb.add_argument("--bind", help="address to listen on; all when absent")
-    verb.add_argument("--controls", choices=("gpu",), help="between devices, by a line's script")
-    verb.add_argument("--root", help="of the environments of lines")
-    verb.add_argument("--prefix", type=_line_and_folder, action="append", default=[])
-    verb.set_defaults(run=_allreduce)
+    argument = add("allreduce", "one rank of a ring over TCP; talks over stdin", "--prefix")
+    argument("--root", help="of the environments of lines")
+    argument("--rank", type=int, required=True)
+    argument("--world", type=int, required=True)
+    argument("--listen-range", type=_port_range, required=True)
+    argument("--bytes", type=int, default=4 * 2**20)
+    argument("--rounds", type=int, default=5)
+    argument("--bind", help="address to listen on; all when absent")
+    argument("--controls", choices=("gpu",), help="between devices, by a line's script")
 
-    verb = verbs.add_parser("run", help="measure an exported plan on this machine")
-    verb.add_argument("dir", help="what `nightbench offline export SUITE DIR` wrote")
-    verb.add_argument(
+    argument = add("run", "measure an exported plan on this machine")
+    argument("dir", help="what `nightbench offline export SUITE DIR` wrote")
+    argument(
         "--python", default=sys.executable, help="interpreter that has the framework; this one"
     )
-    verb.add_argument("--case", help="case to run [default: all]")
-    verb.set_defaults(run=_run)
+    argument("--case", help="case to run [default: all]")
 
-    verb = verbs.add_parser(
-        "compare", help="compare the medians of a bundle with the original ones"
+    argument = add("compare", "compare the medians of a bundle with the original ones")
+    argument("dir", help="the folder in what `nightbench export --format bundle` wrote")
+
+    argument = add("parse", "what a log of a training script states")
+    argument("format")
+    argument("file")
+    argument("--warmup", type=int, default=20, help="steps that are left out")
+    argument("--options", default="{}", help="of the format, as a JSON object")
+
+    argument = add(
+        "clean", "remove old jobs, environments and code", "--root", "--lock-dir", "--job-root"
     )
-    verb.add_argument("dir", help="the folder in what `nightbench export --format bundle` wrote")
-    verb.set_defaults(run=_compare)
-
-    verb = verbs.add_parser("parse", help="what a log of a training script states")
-    verb.add_argument("format")
-    verb.add_argument("file")
-    verb.add_argument("--warmup", type=int, default=20, help="steps that are left out")
-    verb.add_argument("--options", default="{}", help="of the format, as a JSON object")
-    verb.set_defaults(run=_parse)
-
-    verb = verbs.add_parser("clean", help="remove old jobs, environments and code")
-    verb.add_argument("--root", required=True)
-    verb.add_argument("--lock-dir")
-    verb.add_argument("--job-root", help="folder for the state of jobs, if not below the root")
-    verb.add_argument("--keep-days", type=float, required=True)
-    verb.add_argument("--keep-code", action="append", default=[])
-    verb.set_defaults(run=_clean)
+    argument("--keep-days", type=float, required=True)
+    argument("--keep-code", action="append", default=[])
     return parser
 
 
@@ -355,28 +298,13 @@ def main() -> int:
     """Run one verb; return the exit code."""
     options = _parser().parse_args()
     try:
-        if options.verb == "clock":
-            _clock()
-            return 0
-        if options.verb == "follow":
-            from nodeside import follow
-
-            return follow.main()
-        if options.verb == "serve":
-            from nodeside import agent_daemon
-
-            return agent_daemon.serve(options.jobdir, options.node, __file__, options.lock_fd)
-        if options.verb == "reap":
-            from nodeside import agent_daemon
-
-            return agent_daemon.reap_after(
-                options.jobdir, options.node, __file__, options.pid, options.forward
-            )
+        if options.verb in SERVE:
+            return SERVE[options.verb](options)
         for name in PATHS:
             value = getattr(options, name, None)
             if value:
                 setattr(options, name, os.path.abspath(os.path.expanduser(value)))
-        print(json.dumps(options.run(options)))
+        print(json.dumps(RUN[options.verb](options)))
     except AgentError as error:
         print(json.dumps(error.document()))
         return 1

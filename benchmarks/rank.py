@@ -33,6 +33,13 @@ from wrappers import Slowed
 
 EXIT_LOSS_NOT_FINITE = 3
 
+CONDITIONS = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE"),
+    *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "XLA_FLAGS"),
+    *("TF_ENABLE_ONEDNN_OPTS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"),
+)
+"""Variables that decide in which order kernels add, and with which instructions."""
+
 
 class Context:
     """The job, and this process's place in it, as a runtime and a trainer see them.
@@ -191,6 +198,12 @@ def count_step(trainer, context):
         print("out of memory while a step was counted: {}".format(error), file=sys.stderr)
 
 
+def conditions(environ):
+    """Returns what decides on a CPU how kernels add; on GPUs libraries may choose by time."""
+    cpus = str(len(os.sched_getaffinity(0)))
+    return {"cpus": cpus, **{name: environ[name] for name in CONDITIONS if name in environ}}
+
+
 def main():
     """Runs the process named by the environment and returns its exit code."""
     environ = os.environ
@@ -268,27 +281,20 @@ def main():
     if waits_s is not None:
         begin, steps = measured.warmup_steps, len(measured.step_seconds)
         rank["data_wait_s"] = sum(waits_s[begin : begin + steps]) / steps
-    if searched:
-        rank["batch_size_per_device"] = context.batch_size
-    if skipped is not None:
-        rank["skipped_updates"] = skipped
     if hasattr(trainer, "count_step") and not job.get("is_attempt"):
         count_step(trainer, context)
     rank["flops_per_step"] = getattr(trainer, "flops_per_step", None)
-    sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
-    if sent_bytes is not None:
-        rank["sent_bytes_per_step"] = sent_bytes
-    experts = trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None
-    if experts is not None:
-        rank["expert_tokens"] = experts
-    if sleep_s:
-        rank["drill_sleep_s"] = sleep_s
-    modes = trainer.modes_used() if hasattr(trainer, "modes_used") else {}
-    if modes:
-        rank["modes"] = modes
-    arrive = trainer.gradients_arrive()
-    if arrive is not None:
-        rank["gradients_arrive"] = arrive
+    optional = {
+        "batch_size_per_device": context.batch_size if searched else None,
+        "skipped_updates": skipped,
+        "conditions": conditions(environ) if context.device is None else None,
+        "sent_bytes_per_step": getattr(trainer, "sent_bytes_per_step", None),
+        "expert_tokens": trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None,
+        "drill_sleep_s": sleep_s or None,
+        "modes": (trainer.modes_used() if hasattr(trainer, "modes_used") else {}) or None,
+        "gradients_arrive": trainer.gradients_arrive(),
+    }
+    rank.update((name, value) for name, value in optional.items() if value is not None)
     if profiled_steps:
         rank["profile"] = profile(trainer, runtime, profiled_steps)
     write_json(os.path.join(folder, "rank.json"), rank)

@@ -103,7 +103,7 @@ def interfaces(without_port=None):
     found = set()
     for family, path in ((socket.AF_INET, "/proc/self/net/tcp"),
                          (socket.AF_INET6, "/proc/self/net/tcp6")):  # fmt: skip
-        for words in _lines(path):
+        for words in _lines(path)[1:]:
             if len(words) < 10 or words[3] != _ESTABLISHED or words[9] not in mine:
                 continue
             address, port = words[1].split(":")
@@ -137,9 +137,10 @@ def _own_sockets():
 
 
 def _lines(path):
+    """The words of each line of a file of the kernel; none where it is absent."""
     try:
         with open(path) as table:
-            return [line.split() for line in table][1:]
+            return [line.split() for line in table]
     except OSError:
         return []
 
@@ -156,7 +157,7 @@ def _address(family, text):
 
 def _interface_of(family, packed):
     if len(packed) == 16:
-        for words in _lines_from_first("/proc/net/if_inet6"):
+        for words in _lines("/proc/net/if_inet6"):
             if len(words) > 5 and bytes.fromhex(words[0]) == packed:
                 return words[5]
         return None
@@ -170,14 +171,6 @@ def _interface_of(family, packed):
             if own and mask and all(a & m == b & m for a, b, m in zip(own, packed, mask)):
                 within = within or name  # a second address of the interface, 127.0.0.2 of lo
     return within
-
-
-def _lines_from_first(path):
-    try:
-        with open(path) as table:
-            return [line.split() for line in table]
-    except OSError:
-        return []
 
 
 def _ask(probe, request, name):

@@ -70,22 +70,11 @@ def unpack(packages: list[str]) -> None:
         FileNotFoundError: this is no Debian.
         subprocess.SubprocessError: apt failed, or takes too long.
     """
-    state, cache = BUILD / "state", BUILD / "cache"
-    for folder in (state / "lists" / "partial", cache / "archives" / "partial", BIN):
-        folder.mkdir(parents=True, exist_ok=True)
-    options = {
-        "Dir::State": state,
-        "Dir::State::status": "/var/lib/dpkg/status",
-        "Dir::Cache": cache,
-        "Debug::NoLocking": "1",  # the locks of dpkg are root's, and nothing is installed
-        "APT::Sandbox::User": "",
-        "Acquire::Retries": "3",
-        "Acquire::Languages": "none",
-    }
-    apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in options.items())]
+    BIN.mkdir(parents=True, exist_ok=True)
+    apt = apt_get(BUILD)
     _run(*apt, "update")
     _run(*apt, "install", "--download-only", "--no-install-recommends", "--yes", *packages)
-    for archive in sorted(cache.glob("archives/*.deb")):
+    for archive in sorted((BUILD / "cache").glob("archives/*.deb")):
         _run("dpkg-deb", "-x", str(archive), str(UNPACKED))
     libraries = os.pathsep.join(str(UNPACKED / folder) for folder in LIBRARIES)
     for name in PACKAGES:
@@ -96,6 +85,23 @@ def unpack(packages: list[str]) -> None:
                 words += _parts_of_sshd()
             (BIN / name).write_text(f'#!/bin/sh\n{words} "$@"\n')
             (BIN / name).chmod(0o755)
+
+
+def apt_get(folder: Path) -> list[str]:
+    """Return the words of an apt-get that keeps lists and packages in a folder."""
+    state, cache = folder / "state", folder / "cache"
+    for each in (state / "lists" / "partial", cache / "archives" / "partial"):
+        each.mkdir(parents=True, exist_ok=True)
+    options = {
+        "Dir::State": state,
+        "Dir::State::status": "/var/lib/dpkg/status",
+        "Dir::Cache": cache,
+        "Debug::NoLocking": "1",  # the locks of dpkg are root's, and nothing is installed
+        "APT::Sandbox::User": "",
+        "Acquire::Retries": "3",
+        "Acquire::Languages": "none",
+    }
+    return ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in options.items())]
 
 
 def _parts_of_sshd() -> str:

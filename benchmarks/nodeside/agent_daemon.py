@@ -244,7 +244,7 @@ class Agent:
         why = reason(NODE_REBOOTED if self._rebooted else AGENT_DIED, self.job.node)
         folder = os.path.join(self.job.folder, "repeats")
         os.makedirs(folder, exist_ok=True)
-        for name in sorted(os.listdir(folder)):
+        for name in sorted(filter(str.isdigit, os.listdir(folder))):
             path = os.path.join(folder, name)
             launched = os.path.exists(os.path.join(path, "launched"))
             if launched and not os.path.exists(os.path.join(path, "result.json")):

@@ -18,8 +18,9 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from nodeside.files import make_once, read_json, read_text, utc_now, write_json
+from nodeside.files import boot_id, make_once, read_json, utc_now, write_json
 from nodeside.locks import NodeLock, holder_document, lock_path
+from nodeside.processes import stat_of
 
 BEAT_S = 5.0
 STALE_S = 60.0
@@ -67,8 +68,7 @@ class BuildLock:
 
     def holder(self) -> dict[str, Any]:
         """Return the holder's description of itself."""
-        found = read_json(os.path.join(self._path, "holder.json"))
-        return found if isinstance(found, dict) else {}
+        return read_json(os.path.join(self._path, "holder.json")) or {}
 
     def mine(self) -> bool:
         """Return whether this process still holds it: after a suspend another may have it."""
@@ -168,13 +168,9 @@ def _kernel() -> str:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         namespace = ""
-    return "{} {}".format(read_text("/proc/sys/kernel/random/boot_id"), namespace)
+    return "{} {}".format(boot_id(), namespace)
 
 
 def _start_of(pid: int) -> str:
     """Return a process's start in kernel ticks: pids are reused, this pair is not."""
-    try:
-        with open("/proc/{}/stat".format(pid)) as handle:
-            return handle.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return b"".join(stat_of(pid)[19:20]).decode()

@@ -7,12 +7,10 @@ leave it, and that the kernel reports which process it killed for lack of memory
 from __future__ import annotations
 
 import os
-import signal
-import time
 from typing import Iterable, Sequence
 
 from nodeside.files import AgentError, read_text
-from nodeside.processes import AGENT_MARK, Launched, environ_of, reap, send
+from nodeside.processes import AGENT_MARK, Launched, end_all, environ_of, kill_all
 
 PREFIX = "nightbench-"
 WHOLE_MACHINE = "/proc/vmstat"
@@ -125,9 +123,9 @@ class Cgroup:
         """Return the pids in it and below."""
         return _members(self._folder) if self._folder else []
 
-    def kill(self, launched: Iterable[Launched], give_up_s: float = 5.0) -> list[int]:
+    def kill(self, launched: Iterable[Launched]) -> list[int]:
         """Send SIGKILL to all processes in it; return their pids."""
-        return _kill(self._folder, launched, give_up_s) if self._folder else []
+        return _kill(self._folder, launched) if self._folder else []
 
     def out_of_memory(self) -> str | None:
         """Return evidence that the kernel killed one of the processes for memory, or None."""
@@ -238,7 +236,7 @@ def clear_left_behind() -> list[int]:
                 continue
             if AGENT_MARK not in environ_of(int(owner)):
                 folder = os.path.join(hierarchy.folder, name)
-                ended += _kill(folder, (), 5.0)
+                ended += _kill(folder, ())
                 remove_folder(folder)
     return ended
 
@@ -260,20 +258,14 @@ def _members(folder: str) -> list[int]:
     return found
 
 
-def _kill(folder: str, launched: Iterable[Launched], give_up_s: float) -> list[int]:
-    ended: set[int] = set()
-    deadline = time.monotonic() + give_up_s
-    left = _members(folder)
-    while left and time.monotonic() < deadline:
-        ended.update(left)
+def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
+    def end(running: Sequence[int]) -> Sequence[int]:
         if not _kill_at_once(folder):
-            for pid in left:
-                # A pid stays a member until it is reaped: it is not another process's yet.
-                send(pid, signal.SIGKILL)
-        time.sleep(0.02)
-        reap(launched)
-        left = _members(folder)
-    return sorted(ended)
+            # A pid stays a member until it is reaped: it is not another process's yet.
+            kill_all(running)
+        return running
+
+    return end_all(lambda: _members(folder), end, launched)[0]
 
 
 def _kill_at_once(folder: str) -> bool:

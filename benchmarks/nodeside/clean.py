@@ -8,9 +8,10 @@ import shutil
 import time
 from typing import Any, Sequence
 
+from nodeside.agent_start import is_served
 from nodeside.files import AgentError, read_json, read_text
-from nodeside.locks import NodeLock, holder_document, lock_file, lock_path
-from nodeside.processes import pids
+from nodeside.locks import NodeLock, holder_document, lock_path
+from nodeside.processes import command_of, pids
 
 _DAY_S = 86400.0
 
@@ -69,7 +70,7 @@ class _Cleaner:
         for job in self._jobs():
             marks = [os.path.join(job, name) for name in ("agent.jsonl", "job.json")]
             newest = max([_mtime(job)] + [_mtime(mark) for mark in marks])
-            if newest < self._oldest and self._is_idle(job):
+            if newest < self._oldest and not is_served(job):
                 self._remove(job)
         for pattern in ("jobs/*/*/g*", "jobs/*/*", "jobs/*"):
             for folder in self._below(pattern, self._job_root):
@@ -110,17 +111,6 @@ class _Cleaner:
         found = glob.glob(os.path.join(glob.escape(root or self._root), pattern))
         return sorted(path for path in found if os.path.isdir(path))
 
-    def _is_idle(self, job: str) -> bool:
-        """Tell whether no agent serves the job directory now."""
-        path = os.path.join(job, "agent.lock")
-        if not os.path.exists(path):
-            return True
-        descriptor = lock_file(path)
-        if descriptor is None:
-            return False
-        os.close(descriptor)
-        return True
-
     def _remove(self, path: str) -> None:
         name = os.path.relpath(path, self._root)
         if any(used == path or used.startswith(path + os.sep) for used in self._in_use):
@@ -159,10 +149,8 @@ def _paths_of_processes() -> set[str]:
     found = set()
     for pid in pids():
         try:
-            with open("/proc/{}/cmdline".format(pid), "rb") as handle:
-                words = handle.read().decode("utf-8", "replace").split("\0")
             found.add(os.readlink("/proc/{}/cwd".format(pid)))
         except OSError:
             continue
-        found.update(word for word in words if word.startswith("/"))
+        found.update(word for word in command_of(pid) if word.startswith("/"))
     return found

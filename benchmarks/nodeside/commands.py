@@ -48,7 +48,7 @@ class CommandFolder:
         if key in self.commands:
             return
         document = read_json(os.path.join(self._folder, name))
-        if not isinstance(document, dict):
+        if document is None:
             return
         epoch = document.get("epoch")
         if not isinstance(epoch, int) or epoch < self.epoch:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import glob
-import hashlib
 import os
 import shutil
 import signal
@@ -19,7 +18,7 @@ from typing import Any, Sequence
 
 from nodeside import hangup, interpreters, sweep
 from nodeside.buildlock import both_locks
-from nodeside.files import explain, read_json, tail, write_json
+from nodeside.files import explain, file_digest, read_json, tail, write_json
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 
@@ -190,12 +189,8 @@ class _Build:
         wheel = os.path.join(out, found[0])
         if os.path.islink(wheel) or not os.path.isfile(wheel):
             raise _Failed("its recipe left {} in $OUT, which is no file".format(found[0]))
-        digest = hashlib.sha256()
-        with open(wheel, "rb") as handle:
-            for piece in iter(lambda: handle.read(1 << 20), b""):
-                digest.update(piece)
         size = os.path.getsize(wheel)
-        return {"wheel": found[0], "sha256": digest.hexdigest(), "size": size}
+        return {"wheel": found[0], "sha256": file_digest(wheel), "size": size}
 
     def _interpreter(self) -> str:
         described = read_json(

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from typing import Any, Sequence
 
-from nodeside.files import probe_writable, read_json, utc_now, write_json, write_text
+from nodeside.files import file_digest, probe_writable, read_json, utc_now, write_json, write_text
 from nodeside.in_container import APPTAINER, JOB_LABEL, NODE_LABEL
 
 PULL_S = 3600.0
@@ -96,7 +96,7 @@ def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
     name, _, digest = image.rpartition("@sha256:")
     if name.startswith("/"):
         try:
-            found = _sha256(name)
+            found = file_digest(name)
         except OSError as error:
             return {"unavailable": str(error), "hint": "Put the image there, or name another file"}
         if found != digest:
@@ -114,14 +114,6 @@ def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
     if "image" in found:
         os.replace(new, path)
     return found
-
-
-def _sha256(path: str) -> str:
-    total = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            total.update(block)
-    return total.hexdigest()
 
 
 def _pulled(engine: str, image: str, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -142,7 +134,7 @@ def remove_of(python: str, job: str, node: str) -> list[str]:
         node: the node.
     """
     settings = read_json(os.path.join(os.path.dirname(os.path.dirname(python)), SETTINGS))
-    if not isinstance(settings, dict):
+    if settings is None:
         return []
     labels = ["{}={}".format(JOB_LABEL, job), "{}={}".format(NODE_LABEL, node)]
     return _remove(settings["engine"], labels, None)

@@ -10,8 +10,8 @@ import subprocess
 import time
 from typing import Any, Mapping, Sequence
 
-from nodeside.doctor import environments
 from nodeside.files import AgentError, read_json
+from nodeside.root_folder import environments
 
 VALUES = 7
 _BUDGET_S = 1.2
@@ -130,7 +130,7 @@ def _script_of(
     for path in sorted(glob.glob(os.path.join(glob.escape(code), "frameworks/*/framework.json"))):
         folder = os.path.dirname(path)
         line = os.path.basename(folder)
-        script = read_json(path).get("controls", {}).get(kind)
+        script = (read_json(path) or {}).get("controls", {}).get(kind)
         prefix = prefixes.get(line)
         if prefix is None and line in newest:
             prefix = os.path.join(root, "envs", newest[line]["name"])

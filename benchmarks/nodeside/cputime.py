@@ -6,7 +6,7 @@ import os
 import time
 from typing import NamedTuple, Sequence
 
-from nodeside.processes import pids
+from nodeside.processes import pids, stat_of
 
 TICKS_PER_S = float(os.sysconf("SC_CLK_TCK"))
 _KERNEL_THREAD = 0x00200000
@@ -59,16 +59,7 @@ def core_ticks(cpus: Sequence[int]) -> float:
 
 def process_time(pid: int) -> ProcessTime | None:
     """Return a process as /proc shows it; None when it is gone."""
-    try:
-        descriptor = os.open("/proc/{}/stat".format(pid), os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        words = os.read(descriptor, 4096).rpartition(b")")[2].split()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+    words = stat_of(pid)
     if len(words) < 37:
         return None
     own = float(words[11]) + float(words[12])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -73,13 +74,28 @@ def write_json(path: str, document: Any, durable: bool = False) -> None:
     write_text(path, json.dumps(document, separators=(",", ":")) + "\n", durable)
 
 
+_CLOSED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP)
+"""What a file that is absent or closed to this user gives; a disk that fails gives another."""
+
+
 def read_json(path: str) -> Any:
-    """Return a JSON document; None where the file is absent or not complete JSON."""
+    """Return a JSON object; None where the file is absent, may not be read, or holds none."""
     try:
-        with open(path) as handle:
-            return json.load(handle)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        with open(path, "rb") as handle:
+            return parse_object(handle.read())
+    except OSError as error:
+        if error.errno not in _CLOSED:
+            raise
         return None
+
+
+def parse_object(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None where the text is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def read_text(path: str) -> str | None:
@@ -89,6 +105,19 @@ def read_text(path: str) -> str | None:
             return handle.read().strip()
     except OSError:
         return None
+
+
+def file_digest(path: str) -> str:
+    """Return the sha256 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    total = hashlib.sha256()
+    with open(path, "rb") as handle:
+        for piece in iter(lambda: handle.read(1 << 20), b""):
+            total.update(piece)
+    return total.hexdigest()
 
 
 def boot_id() -> str | None:

@@ -9,11 +9,11 @@ import platform
 import re
 from typing import Any, Mapping
 
-from nodeside import packages
-from nodeside.files import read_text, utc_now
+from nodeside import packages, smi
+from nodeside.files import file_digest, read_text, utc_now
 from nodeside.processor import cpu_description
 from nodeside.shell import answer
-from nodeside.telemetry import memory
+from nodeside.system import NETWORK, cards, memory_state
 
 SCHEMA = "nightbench.fingerprint/1"
 
@@ -33,7 +33,7 @@ def fingerprint(
     """
     stable: dict[str, Any] = {
         "cpu": cpu_description(),
-        "memory_bytes": memory()[1],
+        "memory_bytes": memory_state()["total_bytes"],
         "numa_nodes": _numa_nodes(),
         "kernel": platform.release(),
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -86,10 +86,8 @@ def code_digest(code: str) -> str:
     total = hashlib.sha256()
     for name in sorted(_shipped(code)):
         path = os.path.join(code, name)
-        with open(path, "rb") as handle:
-            content = hashlib.sha256(handle.read()).hexdigest()
         executable = "x" if os.stat(path).st_mode & 0o100 else "-"
-        total.update("{} {} {}\n".format(content, executable, name).encode())
+        total.update("{} {} {}\n".format(file_digest(path), executable, name).encode())
     return total.hexdigest()
 
 
@@ -113,24 +111,12 @@ def _numa_nodes() -> list[dict[str, Any]]:
 
 
 def _network() -> list[dict[str, Any]]:
-    base, found = "/sys/class/net", []
-    for name in sorted(_list(base)):
-        if name == "lo":
-            continue
-        speed = read_text(os.path.join(base, name, "speed"))
-        driver = os.path.join(base, name, "device", "driver")
-        mtu = read_text(os.path.join(base, name, "mtu"))
-        known = speed is not None and re.match(r"[1-9]\d*\Z", speed)
+    found = []
+    for card in cards():
+        driver = os.path.join(NETWORK, card["name"], "device", "driver")
+        known = os.path.exists(driver)
         found.append(
-            {
-                "name": name,
-                "state": read_text(os.path.join(base, name, "operstate")) or "unknown",
-                "speed_mbit_s": int(speed) if known and speed else None,
-                "mtu": int(mtu) if mtu else None,
-                "driver": os.path.basename(os.path.realpath(driver))
-                if os.path.exists(driver)
-                else None,
-            }
+            {**card, "driver": os.path.basename(os.path.realpath(driver)) if known else None}
         )
     return found
 
@@ -175,20 +161,14 @@ _GPU_KEYS = (
 
 def gpus() -> list[dict[str, Any]]:
     """Return the NVIDIA GPUs that nvidia-smi lists; none where it does not answer."""
-    query = "--query-gpu=" + ",".join(field for _, field in _GPU_KEYS)
-    text = answer(["nvidia-smi", query, "--format=csv,noheader,nounits"])
     found = []
-    for line in (text or "").splitlines():
-        words = [word.strip() for word in line.split(",")]
+    for words in smi.rows("--query-gpu=" + ",".join(field for _, field in _GPU_KEYS)):
         if len(words) != len(_GPU_KEYS):
             continue
         gpu: dict[str, Any] = {key: word for (key, _), word in zip(_GPU_KEYS, words)}
         gpu["index"] = int(gpu["index"])
         for key in ("memory_bytes", "power_limit_w", "max_sm_clock_mhz"):
-            try:
-                gpu[key] = float(gpu[key])
-            except ValueError:
-                gpu[key] = None
+            gpu[key] = smi.number(gpu[key])
         if gpu["memory_bytes"] is not None:
             gpu["memory_bytes"] = int(gpu["memory_bytes"] * 2**20)
         found.append(gpu)

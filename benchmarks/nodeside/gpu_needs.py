@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from typing import Any
 
-_FIELDS = "name,driver_version,compute_cap"
+from nodeside import smi
 
 
 def unfit(variant: dict[str, Any]) -> str | None:
@@ -20,10 +19,10 @@ def unfit(variant: dict[str, Any]) -> str | None:
     driver, capabilities = variant.get("driver"), variant.get("compute_capabilities")
     if not driver and not capabilities:
         return None
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
+    if shutil.which("nvidia-smi") is None:
         return "found no nvidia-smi; expected NVIDIA GPUs and their driver" + _least(driver)
-    for name, found, capability in _gpus(tool):
+    # There are no rows where nvidia-smi fails; the preflight says why.
+    for name, found, capability in smi.rows("--query-gpu=name,driver_version,compute_cap"):
         if driver and _version(found) < _version(driver):
             cuda = " (CUDA {})".format(variant["cuda"]) if "cuda" in variant else ""
             return "found driver {} of {}; expected {} or newer{}".format(found, name, driver, cuda)
@@ -36,17 +35,6 @@ def unfit(variant: dict[str, Any]) -> str | None:
 
 def _least(driver: str | None) -> str:
     return ", {} or newer".format(driver) if driver else ""
-
-
-def _gpus(tool: str) -> list[list[str]]:
-    """Name, driver and compute capability of each GPU; none where nvidia-smi fails (see doctor)."""
-    argv = [tool, "--query-gpu=" + _FIELDS, "--format=csv,noheader,nounits"]
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
-    rows = [[word.strip() for word in line.rsplit(",", 2)] for line in lines]
-    return [row for row in rows if len(row) == 3]
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -6,10 +6,10 @@ import glob
 import os
 import re
 import shutil
-import subprocess
 import time
 from typing import Any, Sequence
 
+from nodeside import smi
 from nodeside.files import read_text
 from nodeside.neighbours import describe_process
 from nodeside.processes import AGENT_MARK, JOB_MARK, environ_of
@@ -49,9 +49,7 @@ _HEALTH = (
 )
 COMPUTE_INTERVAL_S = 5.0
 _COMPUTE_QUERY = "--query-compute-apps=gpu_uuid,pid,process_name,used_memory"
-_FORMAT = "--format=csv,noheader,nounits"
 _IDENTITIES: dict[str, str] = {}
-_OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 
 
 def throttle_names(bits: str | int | None) -> list[str]:
@@ -100,8 +98,7 @@ def is_among(gpu: dict[str, Any], devices: Sequence[str]) -> bool:
 
 def health() -> tuple[list[dict[str, Any]], str | None]:
     """Return the state of every GPU, and why the node's GPUs cannot be used, if so."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
+    if shutil.which("nvidia-smi") is None:
         cards = len(_nvidia_cards())
         if cards:
             return [], (
@@ -109,22 +106,22 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
                 "installed".format(cards, "" if cards == 1 else "s")
             )
         return [], None
-    rows, problem = _table(tool)
-    pending, links = _remapped_pending(tool), _nvlinks(tool)
+    rows, problem = _table()
+    pending, links = _remapped_pending(), _nvlinks()
     gpus = []
     for row in rows:
         gpu: dict[str, Any] = {"index": int(row["index"]), "uuid": row["uuid"]}
         for key in ("name", "driver"):
-            gpu[key] = _word(row.get(key))
+            gpu[key] = smi.word(row.get(key))
         for key in ("temperature_c", "clock_sm_mhz", "clock_sm_max_mhz"):
-            gpu[key] = _number(row.get(key))
+            gpu[key] = smi.number(row.get(key))
         for key, _ in _HEALTH:
             if key.startswith(("ecc", "retired", "pcie")):
-                number = _number(row.get(key))
+                number = smi.number(row.get(key))
                 gpu[key] = None if number is None else int(number)
-        said = _word(row.get("persistence"))
+        said = smi.word(row.get("persistence"))
         gpu["persistence"] = None if said is None else said == "Enabled"
-        gpu["throttle"] = throttle_names(_word(row.get("throttle")))
+        gpu["throttle"] = throttle_names(smi.word(row.get("throttle")))
         gpu["remapped_rows_pending"] = pending.get(str(row["uuid"]))
         gpu["nvlinks"] = links.get(str(row["uuid"]))
         gpus.append(gpu)
@@ -136,24 +133,20 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
     return gpus, problem
 
 
-def _table(tool: str) -> tuple[list[dict[str, str]], str | None]:
+def _table() -> tuple[list[dict[str, str]], str | None]:
     """Return one row for each GPU, without the fields that this driver does not know."""
     fields = dict(_HEALTH)
-    code, text = _ask(tool, "--query-gpu=" + ",".join(fields.values()))
+    code, text = smi.ask("--query-gpu=" + ",".join(fields.values()))
     if code != 0 and "not a valid field" in text:
-        for key, field in list(fields.items()):
-            for name in (field, _OLD_NAMES.get(field)):
-                if name and _ask(tool, "--query-gpu=" + name)[0] == 0:
-                    fields[key] = name
-                    break
-            else:
-                del fields[key]
-        code, text = _ask(tool, "--query-gpu=" + ",".join(fields.values()))
-    rows = []
-    for line in text.splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) == len(fields) and words[0].isdigit():
-            rows.append(dict(zip(fields, words)))
+        names = {key: smi.known(field) for key, field in fields.items()}
+        fields = {key: name for key, name in names.items() if name}
+        code, text = smi.ask("--query-gpu=" + ",".join(fields.values()))
+    answers = [smi.row(line) for line in text.splitlines()]
+    rows = [
+        dict(zip(fields, words))
+        for words in answers
+        if len(words) == len(fields) and words[0].isdigit()
+    ]
     if code != 0 or not rows:
         said = " ".join(text.split())[:300] or "no output"
         return rows, "nvidia-smi fails (exit code {}): {}".format(code, said)
@@ -165,35 +158,17 @@ def _table(tool: str) -> tuple[list[dict[str, str]], str | None]:
     return rows, None
 
 
-def _ask(tool: str, query: str) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            [tool, query, "--format=csv,noheader,nounits"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=30,
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "no answer within 30 s: a GPU or the driver hangs"
-    except OSError as error:
-        return 127, str(error)
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+def _remapped_pending() -> dict[str, bool]:
+    """Return UUID -> whether rows wait for a restart, of devices and drivers with row remapping."""
+    rows = smi.rows("--query-remapped-rows=gpu_uuid,remapped_rows.pending")
+    return {row[0]: row[1] not in ("0", "No") for row in rows if len(row) == 2 and smi.word(row[1])}
 
 
-def _remapped_pending(tool: str) -> dict[str, bool]:
-    code, text = _ask(tool, "--query-remapped-rows=gpu_uuid,remapped_rows.pending")
-    if code != 0:
-        return {}  # a device or a driver without row remapping
-    rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
-    return {row[0]: row[1] not in ("0", "No") for row in rows if len(row) == 2 and _word(row[1])}
-
-
-def _nvlinks(tool: str) -> dict[str, int]:
+def _nvlinks() -> dict[str, int]:
     """Return UUID -> NVLinks that are up, of GPUs that have any; how many differs by board."""
     found: dict[str, int] = {}
     uuid = ""
-    for line in (answer([tool, "nvlink", "-s"]) or "").splitlines():
+    for line in (answer(["nvidia-smi", "nvlink", "-s"]) or "").splitlines():
         header = re.match(r"GPU \d+: .*\(UUID: (\S+)\)", line)
         if header:
             uuid = header.group(1)
@@ -213,19 +188,6 @@ def _nvidia_cards() -> list[str]:
     return found
 
 
-def _word(text: str | None) -> str | None:
-    """Return a value; None for what the device does not report ("[N/A]", "[Not Supported]")."""
-    return None if text is None or text.startswith("[") or text in ("N/A", "") else text
-
-
-def _number(text: str | None) -> float | None:
-    word = _word(text)
-    try:
-        return None if word is None else float(word)
-    except ValueError:
-        return None
-
-
 # --- processes that compute on the GPUs ------------------------------------------------------
 
 
@@ -233,8 +195,7 @@ def identities() -> dict[str, str]:
     """Return index -> UUID of this node's GPUs, read once; empty without nvidia-smi."""
     if _IDENTITIES:
         return _IDENTITIES
-    text = answer(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"])
-    rows = [[word.strip() for word in line.split(",")] for line in (text or "").splitlines()]
+    rows = smi.rows("--query-gpu=index,uuid")
     _IDENTITIES.update({row[0]: row[1] for row in rows if len(row) == 2})
     return _IDENTITIES
 
@@ -246,12 +207,8 @@ def compute_processes(devices: Sequence[str]) -> list[dict[str, Any]]:
         Entries as of `neighbours.who`, with `gpu`. A process that is not visible here (that of
         another container) has neither user nor, perhaps, command.
     """
-    text = answer(["nvidia-smi", _COMPUTE_QUERY, _FORMAT]) if devices else None
-    if not text:
-        return []
-    wanted = resolve(devices)
-    found = [_parse_compute_process(line) for line in text.splitlines()]
-    return [entry for entry in found if entry is not None and entry["gpu"] in wanted]
+    rows = smi.rows(_COMPUTE_QUERY) if devices else []
+    return _computing(rows, resolve(devices) if rows else ())
 
 
 def resolve(devices: Sequence[str]) -> list[str]:
@@ -293,7 +250,7 @@ class ComputeProcessMonitor:
         self._stream = None
         if devices:
             loop = ["-lms", str(int(COMPUTE_INTERVAL_S * 1000))]
-            self._stream = Stream(["nvidia-smi", _COMPUTE_QUERY, _FORMAT, *loop])
+            self._stream = Stream(["nvidia-smi", _COMPUTE_QUERY, smi.FORMAT, *loop])
         self._seen: list[tuple[float, dict[str, Any]]] = []
 
     def tick(self) -> None:
@@ -301,8 +258,7 @@ class ComputeProcessMonitor:
         if self._stream is None:
             return
         now_s = time.monotonic()
-        found = [_parse_compute_process(line) for line in self._stream.lines()]
-        mine = [entry for entry in found if entry is not None and entry["gpu"] in self._wanted]
+        mine = _computing([smi.row(line) for line in self._stream.lines()], self._wanted)
         self._seen += [(now_s, entry) for entry in foreign(self._job_id, mine, False)]
 
     def during(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
@@ -319,12 +275,14 @@ class ComputeProcessMonitor:
             self._stream.close()
 
 
-def _parse_compute_process(line: str) -> dict[str, Any] | None:
-    words = [word.strip() for word in line.split(",")]
-    if len(words) < 4 or not words[1].isdigit():
-        return None
-    entry = describe_process(int(words[1]))
-    entry["gpu"] = words[0]
-    if entry["command"] is None and not words[2].startswith("["):
-        entry["command"] = words[2]
-    return entry
+def _computing(rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the processes on the `wanted` GPUs (UUIDs)."""
+    found = []
+    for words in rows:
+        if len(words) >= 4 and words[1].isdigit() and words[0] in wanted:
+            entry = describe_process(int(words[1]))
+            entry["gpu"] = words[0]
+            if entry["command"] is None and not words[2].startswith("["):
+                entry["command"] = words[2]
+            found.append(entry)
+    return found

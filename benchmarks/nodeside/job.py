@@ -39,7 +39,7 @@ class NodeJob:
         self.code = code
         self.path = os.path.join(self.folder, "job.json")
         document = read_json(self.path)
-        if not isinstance(document, dict):
+        if document is None:
             raise AgentError(
                 "no readable job.json in {}".format(self.folder),
                 "the controller writes it before it starts the agent: prepare the job again",

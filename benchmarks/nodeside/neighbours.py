@@ -23,7 +23,7 @@ from nodeside.cputime import (
     own_ticks,
     scan,
 )
-from nodeside.processes import AGENT_MARK, JOB_MARK, environ_of
+from nodeside.processes import AGENT_MARK, JOB_MARK, command_of, environ_of
 
 SAMPLE_S = 1.0
 SPAN_S = 5.0
@@ -250,19 +250,18 @@ class CpuMeter:
 
 def describe_process(pid: int) -> dict[str, Any]:
     """Return pid, user and command of a process; `cpu_share` and `gpu` are None."""
-    user = command = None
+    user: str | None = None
+    command: str | None = None
     try:
         uid = os.stat("/proc/{}".format(pid)).st_uid
         try:
             user = pwd.getpwuid(uid).pw_name
         except KeyError:
             user = str(uid)
-        with open("/proc/{}/cmdline".format(pid), "rb") as handle:
-            raw = handle.read(4096).replace(b"\0", b" ").strip()
-        if not raw:
-            with open("/proc/{}/comm".format(pid), "rb") as handle:
-                raw = b"[" + handle.read().strip() + b"]"
-        command = raw.decode("utf-8", "replace")[:COMMAND_LENGTH]
+        command = " ".join(command_of(pid)).strip()[:COMMAND_LENGTH]
+        if not command:
+            with open("/proc/{}/comm".format(pid)) as handle:
+                command = "[{}]".format(handle.read().strip())
     except OSError:
         pass  # it has ended meanwhile: what is known so far is returned
     return {"pid": pid, "user": user, "command": command, "cpu_share": None, "gpu": None}

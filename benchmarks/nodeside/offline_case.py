@@ -11,8 +11,8 @@ A second call continues with the next repeat; a repeat that was interrupted is l
 
 from __future__ import annotations
 
-import hashlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -20,7 +20,7 @@ import time
 from typing import Any, Mapping, Sequence
 
 from nodeside import agent_start
-from nodeside.files import AgentError, read_json, utc_now, write_json, write_text
+from nodeside.files import AgentError, file_digest, read_json, utc_now, write_json, write_text
 
 SCHEMA = "nightbench.export/1"
 POLL_S = 0.2
@@ -52,7 +52,7 @@ class OfflineCase:
         self._folder = folder
         self._where = where
         document = read_json(os.path.join(folder, "job.json"))
-        if not isinstance(document, dict):
+        if document is None:
             raise AgentError(
                 "no readable job.json in {}".format(folder), "export the plan into a new folder"
             )
@@ -124,7 +124,7 @@ class OfflineCase:
         """Commands of an earlier call are ignored from here on."""
         control = os.path.join(self._node_folder, "control")
         os.makedirs(control, exist_ok=True)
-        known = [int(name[6:]) for name in os.listdir(control) if name.startswith("epoch-")]
+        known = [int(name[6:]) for name in os.listdir(control) if re.match(r"epoch-\d+$", name)]
         self._epoch = max(self._epoch, *known, 0) + 1
         os.mkdir(os.path.join(control, "epoch-{:04d}".format(self._epoch)))
 
@@ -136,7 +136,7 @@ class OfflineCase:
             os.unlink(self._record_path(number))
         repeats = os.path.join(self._node_folder, "repeats")
         for name in os.listdir(repeats) if os.path.isdir(repeats) else ():
-            if int(name) > kept:
+            if name.isdigit() and int(name) > kept:
                 shutil.rmtree(os.path.join(repeats, name))
 
     def _stop(self) -> None:
@@ -210,8 +210,7 @@ class OfflineCase:
         return read_json(os.path.join(self._node_folder, "agent.json")) or {}
 
     def _result(self, number: int) -> dict[str, Any] | None:
-        found = read_json(self._path(number, "result.json"))
-        return found if isinstance(found, dict) else None
+        return read_json(self._path(number, "result.json"))
 
     def _path(self, number: int, *names: str) -> str:
         return os.path.join(self._node_folder, "repeats", "{:03d}".format(number), *names)
@@ -225,10 +224,7 @@ class OfflineCase:
         names = ["job.json"] + ["repeats/{:03d}.json".format(number) for number in numbers]
         names.append("nodes/{}/fingerprint.json".format(self._node))
         names += ["nodes/{}/repeats/{:03d}/result.json".format(self._node, n) for n in numbers]
-        digests = {}
-        for name in names:
-            with open(os.path.join(self._folder, name), "rb") as stream:
-                digests[name] = hashlib.sha256(stream.read()).hexdigest()
+        digests = {name: file_digest(os.path.join(self._folder, name)) for name in names}
         document = {"schema": SCHEMA, "job_id": self._document["job_id"], "files": digests}
         write_json(
             os.path.join(self._folder, "measured.json"),

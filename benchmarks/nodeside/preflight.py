@@ -8,12 +8,17 @@ import time
 from typing import Any, Mapping, Sequence
 
 from nodeside import control_measurements, gpus, system
-from nodeside.doctor import environments, interpreters_of, why_not_usable, why_not_writable
 from nodeside.files import boot_id
 from nodeside.interpreters import any_uv
 from nodeside.locks import current_holders
 from nodeside.neighbours import CpuMeter
 from nodeside.processor import cpu_description
+from nodeside.root_folder import (
+    environments,
+    interpreters_of,
+    why_not_usable,
+    why_not_writable,
+)
 from nodeside.sweep import sweep
 
 SCHEMA = "nightbench.preflight/1"
@@ -39,18 +44,20 @@ def preflight(
         code: folder of the shipped code.
         cpus: cores that jobs are pinned to; all when empty.
         controls_of: device kind that is measured too, `cpu` (up to 3 s) or `gpu` as well (a
-            framework's import more); nothing when None.
+            framework's import more); nothing when None, or where the node's lock is held.
         prefixes: framework line -> prefix that the site prepared, for the controls of GPUs.
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
     problem = why_not_usable(root)
+    holders = current_holders(lock_dir, os.environ)
     processor = cpu_description()
     shown, gpu_problem = gpus.health()
     # Before the controls, which would be found as foreign work.
     foreign = _foreign(present, [gpu["uuid"] for gpu in shown])
     measured: list[dict[str, Any]] = []
     control_problem = None
-    if controls_of is not None:
+    # Work of the holder of the node's lock would be measured with them.
+    if controls_of is not None and not holders:
         measured = control_measurements.of_cpu(present)
         if shown and controls_of != "cpu":
             more, control_problem = control_measurements.of_devices(
@@ -79,7 +86,7 @@ def preflight(
         "gpu_problem": gpu_problem,
         "links": system.links(),
         "foreign": foreign,
-        "lock_holders": current_holders(lock_dir, os.environ),
+        "lock_holders": holders,
         "orphans": sweep(None, False)["found"],
         "controls": measured,
         "control_problem": control_problem,

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from nodeside.files import AgentError
 
@@ -26,6 +26,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OOM_SCORE = b"500"
 """When memory runs out the kernel kills ranks first; the agent and sshd are needed to clean up."""
+END_S = 10.0
+"""Time after SIGKILL in which processes have ended."""
 _adopting = False
 
 
@@ -179,13 +181,27 @@ def environ_of(pid: int) -> dict[str, str]:
     return found
 
 
+def stat_of(pid: int) -> list[bytes]:
+    """Return the words of /proc/PID/stat from the state on; none where the process is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb", buffering=0) as handle:
+            return handle.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
 def is_running(pid: int) -> bool:
     """Return whether a process exists and is not a zombie."""
+    return stat_of(pid)[:1] not in ([], [b"Z"], [b"X"])
+
+
+def command_of(pid: int) -> list[str]:
+    """Return the command line of a process; empty where it is gone, and for kernel threads."""
     try:
-        with open("/proc/{}/stat".format(pid), "rb") as handle:
-            return handle.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (OSError, IndexError):
-        return False
+        with open("/proc/{}/cmdline".format(pid), "rb") as handle:
+            return handle.read().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return []
 
 
 def pids() -> list[int]:
@@ -219,12 +235,8 @@ def adopted() -> list[int]:
         return []
     parents: dict[int, list[int]] = {}
     for pid in pids():
-        try:
-            with open("/proc/{}/stat".format(pid), "rb") as handle:
-                words = handle.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if words[0] not in (b"Z", b"X"):
+        words = stat_of(pid)
+        if words and words[0] not in (b"Z", b"X"):
             parents.setdefault(int(words[1]), []).append(pid)
     found, left = [], [os.getpid()]
     while left:
@@ -255,16 +267,38 @@ def end_processes(launched: Sequence[Launched], term_s: float) -> list[int]:
     alive = [item for item in launched if item.running]
     for item in alive:
         send(item.pid, signal.SIGTERM, group=True)
-    _wait(launched, lambda: not any(item.running for item in alive), term_s)
+    _wait_for_ends(launched, alive, term_s)
     for item in alive:
         if item.running:
             send(item.pid, signal.SIGKILL, group=True)
-    _wait(launched, lambda: not any(item.running for item in alive), 10.0)
+    _wait_for_ends(launched, alive, END_S)
     return [item.pid for item in alive]
 
 
+def end_all(
+    left: Callable[[], Sequence[int]],
+    end: Callable[[Sequence[int]], Iterable[int]],
+    launched: Iterable[Launched] = (),
+) -> tuple[list[int], list[int]]:
+    """Call `end` on the pids that `left` returns until there is none, or `END_S` has passed.
+
+    Returns:
+        The pids that `end` returned: those that a signal reached; and the pids that are left.
+    """
+    ended: set[int] = set()
+    deadline = time.monotonic() + END_S
+    running = left()
+    while running and time.monotonic() < deadline:
+        ended.update(end(running))
+        time.sleep(0.05)
+        reap(launched)
+        running = left()
+    reap(launched)
+    return sorted(ended), list(running)
+
+
 def end_marked(
-    job_id: str, node: str | None, launched: Sequence[Launched] = (), give_up_s: float = 10.0
+    job_id: str, node: str | None, launched: Sequence[Launched] = ()
 ) -> tuple[list[int], list[int]]:
     """Send SIGKILL to every process with the mark and every adopted one until none is left.
 
@@ -272,42 +306,30 @@ def end_marked(
         The pids that were ended, and those that could not be (blocked in the kernel, or of
         another user).
     """
-    ended: set[int] = set()
-    deadline = time.monotonic() + give_up_s
-    left = _left(job_id, node)
-    while left and time.monotonic() < deadline:
+
+    def end(running: Sequence[int]) -> list[int]:
         family = set(adopted())
-        for pid in left:
-            # Checked again: the pid may have been reused since.
-            ours = pid in family or environ_of(pid).get(JOB_MARK) == job_id
-            if ours and send(pid, signal.SIGKILL):
-                ended.add(pid)
-        time.sleep(0.05)
-        reap(launched)
-        left = _left(job_id, node)
-    reap(launched)
-    return sorted(ended), left
+        # Checked again: the pid may have been reused since.
+        ours = [p for p in running if p in family or environ_of(p).get(JOB_MARK) == job_id]
+        return kill_all(ours)
+
+    return end_all(lambda: sorted({*marked(job_id, node), *adopted()}), end, launched)
 
 
-def end_adopted(give_up_s: float = 10.0) -> list[int]:
+def end_adopted() -> list[int]:
     """Send SIGKILL to every adopted process until none is left; return the pids that were ended."""
-    ended: set[int] = set()
-    deadline = time.monotonic() + give_up_s
-    left = adopted()
-    while left and time.monotonic() < deadline:
-        ended.update(pid for pid in left if send(pid, signal.SIGKILL))
-        time.sleep(0.05)
-        reap(())
-        left = adopted()
-    return sorted(ended)
+    return end_all(adopted, kill_all)[0]
 
 
-def _left(job_id: str, node: str | None) -> list[int]:
-    return sorted(set(marked(job_id, node)) | set(adopted()))
+def kill_all(running: Iterable[int]) -> list[int]:
+    """Send SIGKILL; return the pids that received it."""
+    return [pid for pid in running if send(pid, signal.SIGKILL)]
 
 
-def _wait(launched: Sequence[Launched], ready: Any, timeout_s: float) -> None:
+def _wait_for_ends(
+    launched: Sequence[Launched], awaited: Sequence[Launched], timeout_s: float
+) -> None:
     deadline = time.monotonic() + timeout_s
-    while not ready() and time.monotonic() < deadline:
+    while any(item.running for item in awaited) and time.monotonic() < deadline:
         time.sleep(0.05)
         reap(launched)

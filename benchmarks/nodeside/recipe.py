@@ -7,7 +7,7 @@ import os
 import platform
 from typing import Any
 
-from nodeside.files import AgentError, read_json
+from nodeside.files import AgentError, file_digest, read_json
 from nodeside.uvtool import without
 
 
@@ -81,7 +81,12 @@ class Recipe:
                 "{} fits no Python that {} {} supports ({})".format(name, line, variant, supported),
                 "Build the wheel for one of them",
             )
-        wheel_digest = _file_digest(wheel) if wheel else ""
+        try:
+            wheel_digest = file_digest(wheel) if wheel else ""
+        except OSError as error:
+            raise AgentError(
+                "cannot read the wheel {}: {}".format(wheel, error.strerror)
+            ) from error
         parts = [self.requirements, variant, self.version or "", wheel_digest]
         self._parts = parts + sorted("{}={}".format(*pair) for pair in self.libraries.items())
 
@@ -104,14 +109,3 @@ def _fits(wheel: str, series: str) -> bool:
         if older and int(tag[2 + len(major) :] or 0) <= int(minor):
             return True
     return False
-
-
-def _file_digest(path: str) -> str:
-    total = hashlib.sha256()
-    try:
-        with open(path, "rb") as handle:
-            for piece in iter(lambda: handle.read(1 << 20), b""):
-                total.update(piece)
-    except OSError as error:
-        raise AgentError("cannot read the wheel {}: {}".format(path, error.strerror)) from error
-    return total.hexdigest()

@@ -13,8 +13,11 @@ from nodeside.processes import (
     AGENT_NODE,
     JOB_MARK,
     NODE_MARK,
+    command_of,
+    end_all,
     environ_of,
     is_running,
+    kill_all,
     pids,
     send,
 )
@@ -46,17 +49,10 @@ def sweep(
     deadline = time.monotonic() + patience_s
     while any(is_running(pid) for pid in agents) and time.monotonic() < deadline:
         time.sleep(0.1)
-    deadline = time.monotonic() + 10.0
-    left = _find(job)
-    while left and time.monotonic() < deadline:
-        for entry in left:
-            send(entry["pid"], signal.SIGKILL)
-        time.sleep(0.1)
-        left = _find(job)
+    _, stuck = end_all(lambda: [entry["pid"] for entry in _find(job)], kill_all)
     if root is not None:
         for each in [job] if job is not None else sorted({entry["job"] for entry in found}):
             containers.remove_below(root, each)
-    stuck = {entry["pid"] for entry in left}
     document["killed"] = [entry["pid"] for entry in found if entry["pid"] not in stuck]
     if stuck:
         document["left"] = sorted(stuck)
@@ -80,7 +76,7 @@ def _find(job: str | None) -> list[dict[str, Any]]:
             "pid": pid,
             "job": mark,
             "node": environment.get(NODE_MARK) or environment.get(AGENT_NODE),
-            "cmd": _command(pid),
+            "cmd": " ".join(command_of(pid)).strip()[:300],
         }
         if AGENT_MARK in environment:
             agents[pid] = entry
@@ -96,11 +92,3 @@ def _find(job: str | None) -> list[dict[str, Any]]:
         ]
     served = {(entry["job"], entry["node"]) for entry in agents.values()}
     return [entry for entry in ranks if (entry["job"], entry["node"]) not in served]
-
-
-def _command(pid: int) -> str:
-    try:
-        with open("/proc/{}/cmdline".format(pid), "rb") as handle:
-            return handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()[:300]
-    except OSError:
-        return ""

@@ -20,6 +20,7 @@ from nodeside.shell import answer
 
 _STA_UNSYNC = 0x40
 _SIOCGIFADDR = 0x8915
+NETWORK = "/sys/class/net"
 
 
 def clock() -> dict[str, Any]:
@@ -69,13 +70,15 @@ def disk(path: str) -> dict[str, Any]:
         "free_bytes": usage.free,
         "total_bytes": usage.total,
         "inodes_free": files.f_favail if files.f_files else None,
-        "quota": _quota(path),
+        "quota": _quota(),
     }
 
 
-def _quota(path: str) -> dict[str, int] | None:
-    """Return the user's quota that leaves least; None where there is none."""
-    del path  # `quota` names devices, which a path below a bind mount does not reveal
+def _quota() -> dict[str, int] | None:
+    """Return the user's quota that leaves least; None where there is none.
+
+    `quota` names devices, which a path below a bind mount does not reveal.
+    """
     text = answer(["quota", "-w", "-p"], timeout_s=10.0)
     return parse_quota(text) if text else None
 
@@ -185,22 +188,37 @@ def _pam_slurm() -> bool | None:
     return found
 
 
-def links() -> list[dict[str, Any]]:
-    """Return the network interfaces other than loopback."""
-    base, found = "/sys/class/net", []
-    addresses = _addresses()
-    for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
-        if name == "lo" or not os.path.isdir(os.path.join(base, name)):
+def cards() -> list[dict[str, Any]]:
+    """Return the network interfaces other than loopback, with what the kernel says of each."""
+    found = []
+    for folder in sorted(glob.glob(NETWORK + "/*")):
+        name = os.path.basename(folder)
+        if name == "lo" or not os.path.isdir(folder):
             continue
-        speed = read_text(os.path.join(base, name, "speed")) or ""
-        mtu = read_text(os.path.join(base, name, "mtu")) or ""
-        state = read_text(os.path.join(base, name, "operstate"))
-        carrier = read_text(os.path.join(base, name, "carrier"))
+        speed = read_text(os.path.join(folder, "speed")) or ""
+        mtu = read_text(os.path.join(folder, "mtu")) or ""
         found.append(
             {
                 "name": name,
-                "mbps": int(speed) if re.match(r"[1-9]\d*\Z", speed) else None,
+                "state": read_text(os.path.join(folder, "operstate")) or "unknown",
+                "speed_mbit_s": int(speed) if re.match(r"[1-9]\d*\Z", speed) else None,
                 "mtu": int(mtu) if mtu.isdigit() else None,
+            }
+        )
+    return found
+
+
+def links() -> list[dict[str, Any]]:
+    """Return whether the network interfaces work, and their addresses."""
+    addresses, found = _addresses(), []
+    for card in cards():
+        name, state = card["name"], card["state"]
+        carrier = read_text(os.path.join(NETWORK, name, "carrier"))
+        found.append(
+            {
+                "name": name,
+                "mbps": card["speed_mbit_s"],
+                "mtu": card["mtu"],
                 # Virtual interfaces report "unknown" while they work.
                 "up": state == "up" or (state == "unknown" and carrier == "1"),
                 "addresses": addresses.get(name, []) or _ipv4(name),

@@ -11,8 +11,10 @@ import shutil
 import time
 from typing import Any, Sequence
 
+from nodeside import smi
 from nodeside.files import read_text
-from nodeside.shell import Stream, answer
+from nodeside.shell import Stream
+from nodeside.system import memory_state
 
 INTERVAL_S = 1.0
 STALE_S = 5.0
@@ -33,11 +35,8 @@ GPU_FIELDS = (
 )
 """Key, nvidia-smi's name of the field, type. nvidia-smi counts memory in MiB."""
 
-_OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-"""Names of fields before driver 535; one unknown name fails the whole query."""
 
-
-def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
+def cpu_times(cpus: Sequence[int]) -> tuple[float, float]:
     """Return busy and total jiffies of the given cores (all when empty) since boot."""
     wanted = {"cpu{}".format(number) for number in cpus} or {"cpu"}
     busy = total = 0.0
@@ -51,20 +50,9 @@ def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
     return busy, total
 
 
-def memory() -> tuple[int, int]:
-    """Return used and total bytes of main memory."""
-    values = {}
-    with open("/proc/meminfo") as handle:
-        for line in handle:
-            key, _, rest = line.partition(":")
-            values[key] = int(rest.split()[0]) * 1024
-    total = values["MemTotal"]
-    return total - values.get("MemAvailable", values["MemFree"]), total
-
-
 def parse_gpu(line: str) -> dict[str, Any] | None:
     """Parse a line of `nvidia-smi --format=csv,noheader,nounits`; return None for another line."""
-    words = [word.strip() for word in line.split(",")]
+    words = smi.row(line)
     if len(words) != len(GPU_FIELDS):
         return None
     gpu: dict[str, Any] = {}
@@ -141,11 +129,12 @@ class Telemetry:
         spent = total - self._last_cpu[1]
         percent = 100.0 * (busy - self._last_cpu[0]) / spent if spent > 0 else 0.0
         self._last_cpu = (busy, total)
+        memory = memory_state()
         self.samples.append(
             {
                 "t_s": round(now, 3),
                 "cpu_percent": round(percent, 1),
-                "memory_used_bytes": memory()[0],
+                "memory_used_bytes": memory["total_bytes"] - memory["available_bytes"],
                 "load1": os.getloadavg()[0],
                 "cpu_energy_j": self._packages.read(),
                 "gpus": [gpu for _, (at, gpu) in sorted(self._gpus.items()) if now - at < STALE_S],
@@ -168,21 +157,10 @@ class Telemetry:
 
 def _start_nvidia_smi(devices: Sequence[str]) -> Stream | None:
     """Start one nvidia-smi that repeats: starting it each second would cost a core."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
+    if shutil.which("nvidia-smi") is None:
         return None
-    fields = []
-    for _, field, _ in GPU_FIELDS:
-        if field in _OLD_NAMES and not answer([tool, "--query-gpu=" + field, "--format=csv"]):
-            field = _OLD_NAMES[field]
-        fields.append(field)
-    argv = [
-        tool,
-        "--query-gpu=" + ",".join(fields),
-        "--format=csv,noheader,nounits",
-        "-lms",
-        str(int(INTERVAL_S * 1000)),
-    ]
+    query = "--query-gpu=" + ",".join(smi.named(field) for _, field, _ in GPU_FIELDS)
+    argv = ["nvidia-smi", query, smi.FORMAT, "-lms", str(int(INTERVAL_S * 1000))]
     if devices:
         argv.append("--id=" + ",".join(devices))
     return Stream(argv)

@@ -40,8 +40,8 @@ select
     coalesce(k.rank, 0) as rank,
     coalesce(k.place, 1) as place,
     v.since,
-    v.last_good_run_id,
-    v.first_bad_run_id,
+    coalesce(v.last_good_run_id, e.last_good_run_id) as last_good_run_id,
+    coalesce(v.first_bad_run_id, e.first_bad_run_id) as first_bad_run_id,
     latest.low as change_low,
     latest.high as change_high,
     news.change as notified_change,
@@ -119,7 +119,7 @@ comment on column marts.fct_alert.metric is
 'Metric of the alert, by its column in marts.fct_measurement: value and baseline refer to it. '
 'training: the losses';
 comment on column marts.fct_alert.first_bad_run_id is
-'First night at the new level, by the verdict that opened it';
+'First night at the new level, by the verdict that opened it, otherwise by its cause';
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
 comment on column marts.fct_alert.change is 'value / baseline - 1 of the latest night';
 comment on column marts.fct_alert.change_low is

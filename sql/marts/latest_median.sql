@@ -75,17 +75,9 @@ cross join lateral (
         f.series_key = s.series_key
         and f.run_kind not in ('drill', 'confirm', 'acceptance')
         and not f.is_private_build
-        -- What trains otherwise than before is no result until somebody accepts it.
         and not exists (
-            select 1
-            from raw.alert as a
-            inner join raw.run as opened on a.opened_run_id = opened.run_id
-            where
-                a.case_id = s.case_id
-                and a.cluster = s.cluster
-                and a.metric = 'training'
-                and a.state in ('open', 'acknowledged')
-                and f.started_at >= opened.started_at
+            select from staging.changed_training as t
+            where t.series_key = s.series_key and f.started_at >= t.since
         )
     order by f.started_at desc
     limit 1

@@ -58,7 +58,7 @@ left join lateral (
 where
     a.last_run_id = :run_id
     and a.state in ('open', 'acknowledged')
-    and a.kind in ('regressed', 'failed', 'unavailable', 'missing')
+    and a.kind in ('regressed', 'training_changed', 'failed', 'unavailable', 'missing')
     and (
         known.run_id is null
         or known.run_id = :run_id
@@ -94,11 +94,14 @@ select
     m.framework_version,
     m.definition_digest,
     r.code_digest,
-    coalesce(b.digest, b.build_id) as build
+    coalesce(b.digest, b.build_id) as build,
+    v.training
 from raw.series as s
 inner join raw.measurement as m on s.series_key = m.series_key
 inner join raw.run as r on m.run_key = r.run_key
 inner join raw.build as b on m.build_key = b.build_key
+left join raw.verdict as v
+    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
 where
     s.case_id = any(:case_ids)
     and s.cluster = :cluster
@@ -242,6 +245,7 @@ left join raw.alert as a
     on
         s.case_id = a.case_id
         and s.cluster = a.cluster
+        and v.metric = a.metric
         and a.state in ('open', 'acknowledged')
 left join raw.run as opened on a.opened_run_id = opened.run_id
 where

@@ -189,17 +189,19 @@ where
 order by e.run_id;
 
 -- name: suspects(run_id)
--- Live regressions that are news of a run and unnotified, largest first; snoozed ones are left out.
+-- Live regressions and changes of training that are news of a run and unnotified, largest drop first;
+-- snoozed ones are left out.
 select
     alert_id,
     case_id,
+    metric,
     value,
     baseline,
     change
 from marts.fct_alert
 where
     news_run_id = :run_id
-    and verdict = 'regressed'
+    and verdict in ('regressed', 'training_changed')
     and state in ('open', 'acknowledged')
     and notified_at is null
     and (snoozed_until is null or snoozed_until <= now())

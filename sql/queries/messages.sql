@@ -20,6 +20,8 @@ select
     a.change,
     a.grown_from,
     a.metric,
+    e.last_good_run_id,
+    e.first_bad_run_id,
     c.axes,
     p.unit,
     exists(
@@ -39,6 +41,15 @@ inner join raw.run as r on u.news = r.run_id
 inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
 inner join raw.run as last_run on a.last_run_id = last_run.run_id
 left join raw.alert_rank as k on u.alert_id = k.alert_id
+left join lateral (
+    select
+        n.last_good_run_id,
+        n.first_bad_run_id
+    from raw.alert_cause as n
+    where n.alert_id = u.alert_id
+    order by n.at desc
+    limit 1
+) as e on true
 left join raw.planned_case as p
     on last_run.run_key = p.run_key and c.series_key = p.series_key
 where

@@ -44,6 +44,29 @@ where
     and s.case_id = any(:case_ids)
     and m.value > 0;
 
+-- name: same_training(case_id, cluster, before, definition_digest, max_nights)
+-- The newest nightly runs before an instant in which a series trained as before, with the losses.
+select
+    r.run_id,
+    m.losses
+from raw.series as s
+inner join raw.measurement as m on s.series_key = m.series_key
+inner join raw.run as r on m.run_key = r.run_key
+left join raw.verdict as v
+    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
+where
+    s.case_id = :case_id
+    and s.cluster = :cluster
+    and m.run_at < :before
+    and m.is_good
+    and m.run_kind = 'nightly'
+    and not m.is_private_build
+    and m.losses is not null
+    and m.definition_digest = :definition_digest
+    and v.training is distinct from 'changed'
+order by m.run_at desc, m.run_key desc
+limit :max_nights;
+
 -- name: training_nights(case_ids, cluster, run_id, before, max_nights, max_changed)
 -- The losses of some series: tonight's, and those of the newest nightly runs before that were not
 -- changed, or were accepted; and the newest changed ones. A person who dismisses a training alert
@@ -109,7 +132,8 @@ select
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
     m.found_batch_size as batch_size,
-    m.is_changed
+    m.is_changed,
+    m.throughput
 from wanted as w
 cross join
     lateral (

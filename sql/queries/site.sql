@@ -31,6 +31,10 @@ where
             m.series_key = s.series_key
             and m.run_kind in ('nightly', 'backfill')
             and not m.is_private_build
+            and not exists (
+                select from staging.changed_training as t
+                where t.series_key = s.series_key and m.started_at >= t.since
+            )
             and (p.frameworks = '[]' or p.frameworks @> to_jsonb(s.framework))
             and (p.workloads = '[]' or p.workloads @> to_jsonb(s.workload))
     )
@@ -79,6 +83,10 @@ where
     m.series_key = any(:series_keys)
     and m.is_good
     and not m.is_private_build
+    and not exists (
+        select from staging.changed_training as t
+        where t.series_key = m.series_key and m.run_at >= t.since
+    )
     and (a.frameworks = '[]' or a.frameworks @> to_jsonb(s.framework))
     and (a.workloads = '[]' or a.workloads @> to_jsonb(s.workload))
 group by m.series_key;

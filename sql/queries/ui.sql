@@ -877,6 +877,13 @@ newest as (
                 and n.run_at <= w.until
                 and n.run_kind not in ('drill', 'confirm', 'acceptance')
                 and (not n.is_private_build or :by in ('build', 'run'))
+                and (
+                    :by not in ('framework', 'cluster')
+                    or not exists (
+                        select from staging.changed_training as t
+                        where t.series_key = n.series_key and n.run_at >= t.since
+                    )
+                )
                 and case :by
                     when 'version' then s.framework || ' ' || n.framework_version = w.side
                     when 'build' then b.build_id = w.side
@@ -1202,3 +1209,139 @@ where
     source_document = :source_document
     and figure is not distinct from :figure
 order by reference_id asc, cluster asc, case_id asc;
+
+-- name: ui_series_losses(case_id, cluster, max_steps)
+-- Losses of the newest nightly median of a series (tonight), of the newest one before it that trained
+-- as before (good), and of other lines that did the same work in the same run (line). A loss is the
+-- mean over the trainers of the first good repeat: the first step, then the steps of the window.
+with own as (
+    select
+        series_key,
+        axes
+    from staging.series
+    where case_id = :case_id and cluster = :cluster
+),
+
+night as (
+    select
+        m.*,
+        v.training,
+        v.training_sentence
+    from own as o
+    inner join raw.measurement as m on o.series_key = m.series_key
+    left join raw.verdict as v
+        on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
+    where
+        m.is_good
+        and m.run_kind = 'nightly'
+        and not m.is_private_build
+        and m.losses is not null
+    order by m.run_at desc, m.run_key desc
+),
+
+tonight as (select * from night limit 1),
+
+shown as (
+    select
+        'tonight' as role,
+        t.run_key,
+        t.series_key,
+        t.run_at,
+        t.generation,
+        t.framework_version,
+        t.training,
+        t.training_sentence
+    from tonight as t
+    union all
+    (
+        select
+            'good' as role,
+            n.run_key,
+            n.series_key,
+            n.run_at,
+            n.generation,
+            n.framework_version,
+            null as training,
+            null as training_sentence
+        from night as n
+        inner join tonight as t on n.run_at < t.run_at
+        where n.training is distinct from 'changed'
+        limit 1
+    )
+    union all
+    select
+        'line' as role,
+        m.run_key,
+        m.series_key,
+        m.run_at,
+        m.generation,
+        m.framework_version,
+        null as training,
+        null as training_sentence
+    from tonight as t
+    inner join raw.measurement as m on t.run_key = m.run_key and t.run_at = m.run_at
+    inner join staging.series as s on m.series_key = s.series_key
+    inner join own as o
+        on
+            m.series_key <> o.series_key
+            and s.axes - '{framework,compiler,execution,layout,tuning,threads,cpus,memory_mb}'::text[]
+            = o.axes - '{framework,compiler,execution,layout,tuning,threads,cpus,memory_mb}'::text[]
+    where m.is_good and m.losses is not null
+)
+
+select
+    n.role,
+    r.run_id,
+    r.started_at,
+    s.case_id,
+    s.framework,
+    n.framework_version,
+    n.training,
+    n.training_sentence,
+    c.warmup,
+    c.losses
+from shown as n
+inner join raw.run as r on n.run_key = r.run_key
+inner join staging.series as s on n.series_key = s.series_key
+cross join lateral (
+    select
+        min(e.warmup) as warmup,
+        array_agg(e.loss order by e.place) as losses
+    from (
+        select
+            l.place,
+            nullif(avg(l.loss), 'NaN') as loss,
+            min(
+                (
+                    select count(*)
+                    from unnest(k.step_end_s) as ended (at)
+                    where ended.at <= k.window_open_s
+                )
+            ) as warmup
+        from raw.repeat_rank as k
+        cross join
+            lateral unnest(array_prepend(k.loss_first, k.loss_window))
+            with ordinality as l (loss, place)
+        where
+            k.run_key = n.run_key
+            and k.series_key = n.series_key
+            and k.run_at = n.run_at
+            and k.generation = n.generation
+            and k.loss_window <> '{}'
+            and l.place <= :max_steps
+            and k.repeat = (
+                select min(p.repeat)
+                from raw.repeat as p
+                where
+                    p.run_key = n.run_key
+                    and p.series_key = n.series_key
+                    and p.run_at = n.run_at
+                    and p.generation = n.generation
+                    and p.status = 'ok'
+                    and p.quarantine_reasons is null
+            )
+        group by l.place
+    ) as e
+) as c
+where c.losses is not null
+order by array_position('{line,good,tonight}'::text[], n.role) desc, s.framework asc;

@@ -22,7 +22,8 @@ from nightbench.local import deployment
 @pytest.fixture(scope="session")
 def live() -> Iterator[Live]:
     dies = {"devices": "[1x1]", "repeats": 1, "env": '{FAKE_DIE_AT_STEP: "3"}'}
-    with live_airflow({"good": {"repeats": 2}, "dies": dies}) as running:
+    trains = {"devices": "[1x1]", "repeats": 1}
+    with live_airflow({"good": {"repeats": 2}, "dies": dies, "trains": trains}) as running:
         yield running
 
 

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tests.integration.live_airflow import Live
+from tests.integration.live_airflow import Live, patiently
 from tests.marks import marks
 
 from nightbench.core.errors import UserError
@@ -160,18 +159,6 @@ def loaded_repeats(live: Live, run_id: str) -> dict[tuple[str, int], str]:
             "select case_id, repeat, status from staging.repeat where run_id = %s", (run_id,)
         )
         return {(case, repeat): status for case, repeat, status in cursor.fetchall()}
-
-
-def patiently(ask: Callable[[], Any], wait_s: float = 120.0) -> Any:
-    """Ask a control plane that may be coming up right now."""
-    until = time.monotonic() + wait_s
-    while True:
-        try:
-            return ask()
-        except UserError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(1)
 
 
 def states(live: Live, dag_run: str) -> Mapping[str, str]:

@@ -81,7 +81,7 @@ def emulated() -> Iterator[None]:
         NoEmulation: a program is missing, or the kernel refuses.
     """
     qemu = _qemu()
-    _make_base()
+    make_base(BASE, "arm64")
     with _mounted(), _entry(qemu):
         done = subprocess.run(
             ["chroot", str(BASE), "/usr/bin/uname", "-m"], capture_output=True, text=True
@@ -126,18 +126,22 @@ def _qemu() -> Path:
     raise NoEmulation("needs qemu-aarch64-static (package qemu-user-static)")
 
 
-def _make_base() -> None:
-    """Make the root file system once: debootstrap fetches, and nothing of it is run."""
-    if (BASE / "usr/bin/python3").exists():
+def make_base(base: Path, arch: str) -> None:
+    """Make a root file system once: debootstrap fetches, and nothing of it is run.
+
+    Raises:
+        NoEmulation: debootstrap is missing or fails.
+    """
+    if (base / "usr/bin/python3").exists():
         return
     debootstrap = shutil.which("debootstrap", path=f"{os.environ['PATH']}:/usr/sbin")
     if debootstrap is None:
         raise NoEmulation("needs debootstrap (package debootstrap)")
-    new = BUILD / f"new.{os.getpid()}"
-    BUILD.mkdir(parents=True, exist_ok=True)
-    words = [debootstrap, "--arch=arm64", "--foreign", "--variant=minbase"]
+    new = base.with_name(f"new.{os.getpid()}")
+    base.parent.mkdir(parents=True, exist_ok=True)
+    words = [debootstrap, f"--arch={arch}", "--foreign", "--variant=minbase"]
     try:
-        with (BUILD / "debootstrap.log").open("wb") as log:
+        with base.with_name("debootstrap.log").open("wb") as log:
             done = subprocess.run(
                 [*words, f"--include={PACKAGES}", "bookworm", str(new), MIRROR],
                 stdout=log,
@@ -149,7 +153,7 @@ def _make_base() -> None:
         for archive in sorted((new / "var/cache/apt/archives").glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", str(archive), str(new)], check=True)
         new.chmod(0o755)
-        new.rename(BASE)
+        new.rename(base)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 

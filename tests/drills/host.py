@@ -110,14 +110,12 @@ class Host:
         name: str,
         *,
         sshd: Mapping[str, object],
-        wall_offset_s: int,
         home: Path | None,
     ) -> None:
         self.lab = lab
         self.name = name
         self.address = f"{lab.network}.{10 + number}"
         self.port = 22
-        self.wall_offset_s = wall_offset_s
         self.folder = lab.folder / name
         self.home = home or self.folder / "home"
         """`/home` of the host on the test's side: a disk, it outlives a crash."""
@@ -253,12 +251,6 @@ class Host:
             "Subsystem": "sftp internal-sftp",
             **self._sshd,
         }
-        if self.wall_offset_s:
-            lines["SetEnv"] = (
-                f"LD_PRELOAD=/run/machine/wallclock.so DRILL_WALL_OFFSET_S={self.wall_offset_s}"
-            )
-            shim = self._machine / "wallclock.so"
-            sh("cc", "-shared", "-fPIC", "-O2", "-o", str(shim), str(HERE / "wallclock.c"))
         text = "".join(f"{key} {value}\n" for key, value in lines.items())
         (self._machine / "sshd_config").write_text(text)
         self.run([tool("sshd"), "-f", "/run/machine/sshd_config", "-E", "/run/machine/sshd.log"])
@@ -339,28 +331,6 @@ class Host:
     def path(self, inside: str) -> Path:
         """A file of the running host, on the test's side."""
         return Path(f"/proc/{self._pid}/root{inside}")
-
-    def disk(self, inside: str, size_bytes: int, user: str = "bench") -> None:
-        """Mount a small disk of its own, that `user` may write; it is empty after a boot."""
-        number = USERS[user]
-        options = f"size={size_bytes},mode=755,uid={number},gid={number}"
-        self.run(["mkdir", "-p", inside])
-        self.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", inside])
-
-    def fill(self, inside: str, leave_bytes: int = 0) -> None:
-        """Fill a disk, but for so many bytes; `relieve` takes it back."""
-        free = int(self.run(["stat", "-f", "-c", "%f %S", inside]).stdout.split()[0]) * 4096
-        with self.path(f"{inside}/.filler").open("wb") as file:
-            try:
-                for _ in range(max(0, free - leave_bytes) // 4096):
-                    file.write(b"\0" * 4096)
-                file.flush()
-            except OSError:
-                file.truncate()
-
-    def relieve(self, inside: str) -> None:
-        """Make room again."""
-        self.path(f"{inside}/.filler").unlink()
 
     def write_home(self, name: str, text: str, user: str = "bench") -> None:
         """A file in an account's home."""

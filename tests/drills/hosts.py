@@ -62,7 +62,6 @@ TOOLS = {
     "taskset": "package util-linux",
     "sshd": "package openssh-server",
     "ssh-keygen": "package openssh-client",
-    "cc": "a C compiler, for the host whose clock is off",
 }
 LOCKS = Path("/run/nightbench-drills")
 
@@ -147,7 +146,6 @@ class Lab:
         name: str,
         *,
         sshd: Mapping[str, object] | None = None,
-        wall_offset_s: int = 0,
         shares_home_of: Host | None = None,
         boot: bool = True,
     ) -> Host:
@@ -156,7 +154,6 @@ class Lab:
         Args:
             name: host name and name of the node.
             sshd: options of sshd_config.
-            wall_offset_s: its wall clock is off by so much (positive: ahead).
             shares_home_of: `/home` is that host's, as on clusters with one file server.
             boot: False leaves it switched off.
         """
@@ -165,7 +162,6 @@ class Lab:
             len(self.hosts) + 1,
             name,
             sshd=sshd or {},
-            wall_offset_s=wall_offset_s,
             home=shares_home_of.home if shares_home_of else None,
         )
         self.hosts[name] = host

@@ -20,10 +20,9 @@ from tests.drills.airflow_chaos import (
     explain,
     finished,
     loaded_repeats,
-    patiently,
     states,
 )
-from tests.integration.live_airflow import Live, live_airflow
+from tests.integration.live_airflow import Live, live_airflow, patiently
 from tests.marks import marks
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(2400)]

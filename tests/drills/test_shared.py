@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from tests.drills.gangs import (
 from tests.drills.hosts import Lab
 
 from nightbench.core.model import CaseStatus, Strategy
-from nightbench.gang import GangEvent, NodeUnreachable, Shipment, cancel
+from nightbench.gang import Shipment, cancel
 from nightbench.gang.node_access import CODE_DIGITS
 
 
@@ -99,47 +98,6 @@ async def test_a_sweep_on_a_shared_home_leaves_other_hosts_alone(
     assert (await tasks[1]).status is CaseStatus.CANCELLED
     outcome = await tasks[0]
     check_accounts(lab, one, stores[0], outcome)
-    assert outcome.status is CaseStatus.OK
-
-
-async def test_a_node_behind_two_others(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
-    """Jump hosts, in the order of the hops; the node itself cannot be reached from here."""
-    for name in ("gate", "inner", "n1"):
-        lab.host(name)
-    direct = lab.targets()
-    for name in ("inner", "n1"):
-        # From this machine only the gate answers.
-        lab.hosts[name].run(["ip", "route", "add", "blackhole", f"{lab.network}.1/32"])
-    lab.hosts["n1"].run(["ip", "route", "add", "blackhole", f"{lab.hosts['gate'].address}/32"])
-    through = dataclasses.replace(direct["n1"], jump=(direct["gate"], direct["inner"]))
-    job = make_job(lab, shipment, nodes=("n1",), repeats=2)
-    store = make_store(tmp_path)
-    outcome = await measure(lab, shipment, job, store, targets={"n1": through})
-    check_accounts(lab, job, store, outcome)
-    assert outcome.status is CaseStatus.OK
-    only_one = dataclasses.replace(direct["n1"], jump=(direct["gate"],))
-    with pytest.raises(NodeUnreachable, match="n1"):
-        await measure(lab, shipment, job, make_store(tmp_path, "b"), targets={"n1": only_one})
-
-
-async def test_the_jump_host_goes_away_for_a_while(
-    lab: Lab, shipment: Shipment, tmp_path: Path
-) -> None:
-    """Gangs behind it go on by themselves."""
-    for name in ("gate", "n1"):
-        lab.host(name)
-    direct = lab.targets()
-    through = dataclasses.replace(direct["n1"], jump=(direct["gate"],))
-    job = make_job(lab, shipment, nodes=("n1",), repeats=1, steps=60, step_s=0.3)
-    store = make_store(tmp_path)
-    events: list[GangEvent] = []
-    task = asyncio.create_task(measure(lab, shipment, job, store, events, {"n1": through}))
-    await eventually(in_phase(store, "window"))
-    await asyncio.to_thread(lab.hosts["gate"].crash)
-    await asyncio.sleep(4)
-    await asyncio.to_thread(lab.hosts["gate"].boot)
-    outcome = await task
-    check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.OK
 
 

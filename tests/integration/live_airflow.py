@@ -18,6 +18,7 @@ import pytest
 from tests.contained import folder_of_server
 from tests.shipped import BENCHMARKS, shipped
 
+from nightbench.core.errors import UserError
 from nightbench.local import deployment, lifecycle
 from nightbench.local.airflow_api import AirflowApi
 from nightbench.local.home import Home, venv_bin
@@ -227,11 +228,23 @@ def write_suite(dags: Path, name: str, changes: Mapping[str, Any]) -> None:
 
 def wait_for_dag(api: AirflowApi, dag_id: str) -> None:
     deadline = time.monotonic() + WAIT_S
-    while api.dag(dag_id) is None:
-        assert api.import_errors() == {}
+    while patiently(lambda: api.dag(dag_id)) is None:
+        assert patiently(api.import_errors) == {}
         assert time.monotonic() < deadline, f"no DAG {dag_id}"
         time.sleep(1)
-    api.unpause(dag_id)
+    patiently(lambda: api.unpause(dag_id))
+
+
+def patiently(ask: Callable[[], Any], wait_s: float = 120.0) -> Any:
+    """Ask a control plane that may be coming up right now, or that other work keeps waiting."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return ask()
+        except UserError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1)
 
 
 def descendants(pid: int) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodeside.doctor import why_not_usable
+from nodeside.root_folder import why_not_usable
 from tests.integration.access_servers import DEFAULTS, Server, keygen, server
 
 from nightbench.gang import (

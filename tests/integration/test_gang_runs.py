@@ -7,10 +7,8 @@ import dataclasses
 import functools
 import json
 import os
-import pickle
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,7 +34,6 @@ from nightbench.core.sentences import sentences
 from nightbench.gang import (
     GangEvent,
     Shipment,
-    Superseded,
     cancel,
     cancel_run,
     prepare,
@@ -265,55 +262,6 @@ async def test_the_first_death_is_shown_before_the_one_that_it_caused(shipment, 
         assert record["log_tail"].startswith("[n2 trainer-1]")
 
 
-async def test_two_failures_in_a_row_end_the_case_for_good(shipment, nodes, job, store):
-    spec = job(repeats=4, rank=0, die_at_step=1)
-    outcome = await run(shipment, nodes, spec, store)
-    assert outcome.status is CaseStatus.FAILED
-    assert [r.status for r in outcome.repeats] == ["failed", "failed"]
-    assert "trainer-0 exited with code 1" in outcome.why
-    assert await run_gang(spec, nodes.targets, store) == outcome
-    assert len(launches(nodes, spec, "n1")) == 2
-    await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
-
-
-@pytest.mark.slow
-async def test_a_controller_that_is_killed_is_followed_by_another(
-    shipment, nodes, job, store, tmp_path
-):
-    spec = job(repeats=3, step_s=0.25)
-    await prepare(spec, nodes.targets, shipment)
-    parts = tmp_path / "parts"
-    parts.write_bytes(pickle.dumps((spec, nodes.targets, str(store.folder))))
-    code = (
-        "import asyncio, pickle, sys\n"
-        "from upath import UPath\n"
-        "from nightbench.gang import run_gang\n"
-        "from nightbench.spool import CaseStore\n"
-        "job, targets, folder = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "asyncio.run(run_gang(job, targets, CaseStore(UPath(folder))))\n"
-    )
-    controller = subprocess.Popen(
-        [sys.executable, "-c", code, str(parts)],
-        env=with_plugins(),
-    )
-    progress = await eventually(
-        lambda: (p := store.progress()) and p["repeat"] == 2 and p["state"] == "running" and p
-    )
-    assert progress["repeats"] == 3
-    controller.send_signal(signal.SIGKILL)
-    controller.wait()
-    assert marked(spec), "the gang outlives its controller"
-    events: list[GangEvent] = []
-    outcome = await run_gang(spec, nodes.targets, store, events.append)
-    assert [(r.repeat, r.status) for r in outcome.repeats] == [(1, "ok"), (2, "ok"), (3, "ok")]
-    for node, name in (("n1", "trainer-0"), ("n2", "trainer-1")):
-        assert launches(nodes, spec, node) == [(k, name) for k in (1, 2, 3)]
-    assert any(e.repeat == 2 and "resumed" in e.message for e in events)
-    assert store.repeat(2)["epoch"] == 2
-    assert store.repeat(1)["epoch"] == 1
-    await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
-
-
 async def test_cancelling_the_task_leaves_the_gang_and_cancel_ends_it(shipment, nodes, job, store):
     spec = job(repeats=1, step_s=5, ignore_term=True, daemon=True)
     await prepare(spec, nodes.targets, shipment)
@@ -345,33 +293,6 @@ async def test_a_controller_sees_that_its_job_was_cancelled(shipment, nodes, job
     await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 
 
-@pytest.mark.slow
-async def test_of_two_controllers_the_higher_epoch_steers(shipment, nodes, job, store, tmp_path):
-    spec = job(repeats=2, step_s=0.25)
-    await prepare(spec, nodes.targets, shipment)
-    first = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: stepping(store))
-    second = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    with pytest.raises(Superseded, match="epoch 2"):
-        await first
-    outcome = await second
-    assert [r.status for r in outcome.repeats] == ["ok", "ok"]
-    assert launches(nodes, spec, "n1") == [(1, "trainer-0"), (2, "trainer-0")]
-
-
-async def test_a_command_of_a_lower_epoch_is_ignored(shipment, nodes, job, store):
-    spec = job(repeats=1, step_s=0.25)
-    await prepare(spec, nodes.targets, shipment)
-    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: stepping(store))
-    control = job_dir(nodes, spec, "n1") / "control"
-    (control / "stop.tmp").write_text(json.dumps({"epoch": 0, "reasons": []}))
-    (control / "stop.tmp").rename(control / "stop.json")
-    assert (await task).status is CaseStatus.OK
-    log = agent_log(nodes, spec, "n1")
-    assert any(e["event"] == "refused" and e["epoch"] == 0 for e in log)
-
-
 async def test_the_second_case_waits_and_shows_who_holds_the_node(shipment, nodes, job, tmp_path):
     spool = Spool(tmp_path / "spool")
     first, second = job(repeats=1, step_s=0.6), job(repeats=1)
@@ -391,44 +312,6 @@ async def test_the_second_case_waits_and_shows_who_holds_the_node(shipment, node
     assert (await waiting).status is CaseStatus.OK
     holder = next(e for e in events if e.kind == "waiting").data
     assert holder["job_id"] == first.job_id
-
-
-async def test_without_a_controller_the_lease_ends_the_gang(shipment, nodes, job, store):
-    spec = job(repeats=2, step_s=5, limits={"lease_s": 3})
-    await prepare(spec, nodes.targets, shipment)
-    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: stepping(store))
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await eventually(lambda: marked(spec) == [])
-    assert any(e["event"] == "lease_expired" for e in agent_log(nodes, spec, "n1"))
-    # A controller that comes later records what became of the repeat and goes on with the next.
-    again = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    record = await eventually(lambda: store.repeat(1))
-    assert record["status"] == "failed"
-    assert "lease" in why(record)
-    await eventually(lambda: (store.progress() or {}).get("repeat") == 2)
-    await cancel(spec, nodes.targets)
-    assert (await again).status is CaseStatus.CANCELLED
-    await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
-
-
-@pytest.mark.slow
-async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
-    shipment, nodes, job, store
-):
-    spec = job(repeats=2, step_s=0.5)
-    await prepare(spec, nodes.targets, shipment)
-    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: stepping(store))
-    pid = json.loads((job_dir(nodes, spec, "n2") / "agent.json").read_text())["pid"]
-    os.kill(pid, signal.SIGKILL)
-    outcome = await task
-    assert [r.status for r in outcome.repeats] == ["failed", "ok"]
-    assert outcome.repeats[0].why.startswith("n2: the agent died")
-    assert [fault.node for fault in outcome.repeats[0].faults] == ["n2"]
-    assert launches(nodes, spec, "n2") == [(1, "trainer-1"), (2, "trainer-1")]
-    await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 
 
 @pytest.mark.slow

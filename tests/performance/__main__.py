@@ -24,7 +24,7 @@ FIGURES = (
     "fleet",
     "warehouse",
 )
-NAMED = ("ablations", "bandwidth", "pages", "pictures", "training")
+NAMED = ("ablations", "bandwidth", "pages", "pictures", "pods", "training")
 """Run only if they are named: they take long, need root, or start a whole Airflow."""
 
 

@@ -112,7 +112,7 @@ def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
     start = clocks()
     nights = ((ChangeDetector(), each.points[:-1], each.points[-1]) for each in rows.values())
     cases = [
-        (verdict_of(each.name, "lab", each.points[-1], judgement), judgement)
+        verdict_of(each.name, "lab", each.points[-1], judgement)
         for each, judgement in zip(rows.values(), judge_nights(nights, series, policy), strict=True)
     ]
     judged = clocks()

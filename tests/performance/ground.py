@@ -48,7 +48,7 @@ class Ground:
     targets: dict[str, SshTarget]
     shipment: Shipment
     spool: Spool
-    server: subprocess.Popen[bytes]
+    server: subprocess.Popen[bytes] | None = None
 
     def job(
         self,
@@ -122,6 +122,7 @@ class Ground:
 
     def server_cpu_s(self) -> float:
         """CPU time of the SSH server, which stands for the sshd of all nodes."""
+        assert self.server is not None
         fields = Path(f"/proc/{self.server.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -30,7 +30,7 @@ from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.factors import Factor, FactorKind, NightRow, SharedChange
 from nightbench.detection.node_modes import modes_of
 from nightbench.detection.robust import Floats
-from nightbench.night.shared_verdicts import JudgedCase, find_shared, residual_parts
+from nightbench.night.shared_verdicts import find_shared, residual_parts
 
 FIRST = datetime(2026, 1, 1, 1, tzinfo=UTC)
 LINES, WORKLOADS, NODES = 4, 6, 4
@@ -304,7 +304,7 @@ class _Player:
             rows = {row.name: _by_mode(row) for row in every if not row.is_control}
             cases = [self._judge(row) for row in rows.values()]
             shared = find_shared(rows, controls, cases, self._policy)
-            verdicts = [verdict for verdict, _ in shared.cases]
+            verdicts = shared.verdicts
             alerts = self._alerts[True]
             given = share_alerts(
                 verdicts,
@@ -322,7 +322,7 @@ class _Player:
             leads = {case_id: shared.movements[n] for n, case_id in given.lead.items()}
             for is_shared, some in (
                 (True, opened),
-                (False, self._alerts[False].night([verdict for verdict, _ in cases], at)),
+                (False, self._alerts[False].night(cases, at)),
             ):
                 self.scores[is_shared].series_nights += len(rows)
                 for verdict in some:
@@ -337,11 +337,11 @@ class _Player:
             self.scores[True].movements += 1
             self.scores[True].held += found.low <= -step <= found.high
 
-    def _judge(self, row: NightRow) -> JudgedCase:
+    def _judge(self, row: NightRow) -> Verdict:
         *history, tonight = row.points
         detector = ChangeDetector(with_smallest=False, nodes=row.nodes)
         judged = detector.judge(history, tonight, self._policy)
-        return verdict_of(row.name, "lab", tonight, judged), judged
+        return verdict_of(row.name, "lab", tonight, judged)
 
     def _tell(
         self, is_shared: bool, night: int, verdict: Verdict, leads: Mapping[str, SharedChange]

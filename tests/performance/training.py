@@ -1,137 +1,229 @@
 """How far losses move by rounding and by faults: the tolerances of `detection/training.py`.
 
-    python -m tests.performance training --line pytorch --python PYTHON [--workloads gpt2 ...]
+    python -m tests.performance training --line pytorch --python PYTHON [--others PYTHON ...]
 
-Every workload is trained at its smallest scale as it is, on other instruction sets and with other
-numbers of threads, and then with one fault after the other. A row has the relative difference of
-each figure from the plain training, and the verdict after five nights as they were: with the same
-version, and with another one.
+Every workload is trained at its smallest scale as it is, under other conditions (CPUs, threads,
+instruction sets), in environments with other versions of the framework, and with one fault after
+the other. A row has the difference of each figure from the plain training: of 1, or of the loss if
+that is more. It has the verdict after five plain nights, with the same version and with another
+one, and the checks that refuse the repeat. After the conditions comes the number of alerts in 30
+nights, each under one of them. The plain losses of two lines in one precision show how far other
+kernels round.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import random
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+
+from tests.performance.training_changes import CONDITIONS, FAULTS, Change, Code
 
 from nightbench.core.losses import training_losses
-from nightbench.core.model import RankResult
+from nightbench.core.model import RankResult, TrainingKind
 from nightbench.detection.training import (
     FIGURES,
     TrainingNight,
     TrainingTraits,
     judge_training,
 )
-from nightbench.testkit.gangs import BENCHMARKS, described, job_of, run_gang
+from nightbench.testkit.gangs import BENCHMARKS, described, job_of, refused, run_gang
 
 STEPS = 20
+NIGHTS = 30
+WORKLOADS = ["gpt2", "resnet50_v1.5", "simnet_bow"]
+
+Losses = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Change:
-    """What one training does otherwise: variables, values of the workload, code behind a file."""
+class Trained:
+    """The outcome of one training."""
 
-    env: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, float] = field(default_factory=dict)
-    """Factors of the workload's values."""
-    network: str = ""
-    """Appended to the model file."""
-    data: str = ""
-    """Appended to data.py."""
-    trainer: str = ""
-    """Appended to the line's trainer."""
+    losses: Losses
+    refusing: Mapping[str, str]
+    """Checks that refuse the repeat."""
+    has_dropout: bool
 
 
-CONDITIONS = {
-    "again": Change(),
-    "2 threads": Change({"OMP_NUM_THREADS": "2"}),
-    "no AVX": Change({"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}),
-    "AVX2": Change({"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}),
-}
-_HALVE = """
-_whole_loss = loss
-def loss(model, batch):
-    return _whole_loss(model, {name: x[: max(1, len(x) // 2)] for name, x in batch.items()})
-"""
-_SHIFT = """
-_batch = batch
-def batch(params, batch_size, random):
-    made = _batch(params, batch_size, random)
-    return {name: numpy.roll(x, 1, axis=0) if x.ndim == 1 else x for name, x in made.items()}
-import numpy
-"""
-_SKIP = """
-_plain_step = Trainer.step
-def _step(self):
-    self.taken = getattr(self, "taken", 0) + 1
-    if self.taken % 4 == 1:
-        return _plain_step(self)
-    kept, self.scaler.step = self.scaler.step, lambda optimizer: None
-    try:
-        return _plain_step(self)
-    finally:
-        self.scaler.step = kept
-Trainer.step = _step
-"""
-FAULTS = {
-    "half a batch": Change(network=_HALVE),
-    "3 of 4 updates skipped": Change(trainer=_SKIP),
-    "learning rate +10 %": Change(params={"learning_rate": 1.1}),
-    "no momentum": Change(params={"momentum": 0.0}),
-    "no weight decay": Change(params={"weight_decay": 0.0}),
-    "no dropout": Change(params={"dropout": 0.0}),
-    "epsilon x 100": Change(params={"epsilon": 100.0}),
-    "shifted labels": Change(data=_SHIFT),
-}
+class NoEffect(Exception):
+    """A change does not apply to a workload, or to the API of the line."""
 
 
-def losses_of(
-    line: str, workload: str, python: str, change: Change, axes: Mapping[str, Any]
-) -> dict[str, float] | None:
-    """Return the figures of one training; None where the change has no effect on the workload."""
+def train(given: argparse.Namespace, workload: str, python: str, change: Change) -> Trained:
+    """Train a workload in a changed copy of benchmarks/."""
+    line, servers = given.line, given.servers
+    if servers and (change.trainer or change.ranks > 1):
+        raise NoEffect  # Other code trains with servers.
+    ranks = 2 if servers else change.ranks
     with tempfile.TemporaryDirectory(prefix="nightbench-training-") as made:
         code = Path(made) / "code"
-        shutil.copytree(BENCHMARKS, code)
-        job = job_of(line, workload, 1, code=code, strategy="single", **axes)
+        shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
+        job = job_of(
+            line,
+            workload,
+            ranks,
+            servers,
+            code=code,
+            strategy="parameter_server" if servers else "single" if ranks == 1 else "collective",
+            batch_size_per_device=given.batch_size,
+            precision=change.precision,
+            **({"sync": "async"} if servers else {}),
+        )
         params = job["workload"]["params"]
         for name, factor in change.params.items():
             if not params.get(name):
-                return None
+                raise NoEffect
             params[name] *= factor
-        for text, path in (
-            (change.network, code / "workloads" / workload / f"{described(line)['api']}.py"),
-            (change.data, code / "workloads" / workload / "data.py"),
-            (change.trainer, code / "frameworks" / line / "trainer.py"),
-        ):
-            with path.open("a") as stream:
-                stream.write(text)
+        api = described(line)["api"]
+        trainer = code / ("apis/paddle" if api == "paddle" else f"frameworks/{line}") / "trainer.py"
+        _append(code / "workloads" / workload / f"{api}.py", change.network, api)
+        _append(code / "workloads" / workload / "data.py", change.data, api)
+        _append(trainer, change.trainer, api)
+        _append(code / "base_trainer.py", change.base, api)
         job["protocol"] = {"warmup_steps": 2, "measured_steps": STEPS, "min_seconds": 0}
-        job["env"] = dict(change.env)
         folder = Path(made) / "run"
         folder.mkdir()
-        (rank,) = run_gang(folder, job, python, code=code, env=change.env)
-        process = {"name": "trainer-0", "role": "trainer", "rank": 0, "measured": True}
-        return training_losses([RankResult.from_json("n1", {**process, "summary": rank})])
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(allowed)[: change.cpus])
+        try:
+            found = run_gang(folder, job, python, code=code, env=change.env)
+        finally:
+            os.sched_setaffinity(0, allowed)
+        measured = [process for process in job["processes"] if process["measured"]]
+        results = [
+            RankResult.from_json("n1", {**process, "summary": rank})
+            for process, rank in zip(measured, found, strict=True)
+        ]
+        losses = training_losses(results)
+        assert losses, f"{workload} recorded no losses"
+        return Trained(losses, refused(job, found), bool(params.get("dropout")))
 
 
-def verdict(
-    plain: Mapping[str, float], changed: Mapping[str, float], traits: TrainingTraits, version: str
-) -> str:
-    """Return what is said of a night after five as they were with version 1."""
-    start = datetime(2026, 1, 1, tzinfo=UTC)
+def _append(path: Path, code: Code, api: str) -> None:
+    text = code.get(api, code.get(""))
+    if code and text is None:
+        raise NoEffect
+    with path.open("a") as stream:
+        stream.write(text or "")
 
-    def night(number: int, losses: Mapping[str, float], of: str) -> TrainingNight:
-        ranges = {name: (value, value) for name, value in losses.items()}
-        return TrainingNight(start + timedelta(days=number), ranges, of)
 
-    past = [night(number, plain, "1") for number in range(5)]
-    return judge_training(night(5, changed, version), past, traits).kind.value
+def _night(number: int, losses: Losses, version: str) -> TrainingNight:
+    ranges = {name: (value, value) for name, value in losses.items()}
+    return TrainingNight(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number), ranges, version)
+
+
+def verdict(plain: Sequence[Losses], changed: Losses, traits: TrainingTraits, version: str) -> str:
+    """Return the verdict on a night after five plain ones with version 1."""
+    past = [_night(number, losses, "1") for number, losses in enumerate(plain)]
+    return judge_training(_night(5, changed, version), past, traits).kind.value
+
+
+def alerts(trainings: Sequence[tuple[str, Losses]], traits: TrainingTraits) -> int:
+    """Return how many nights are judged as changed, each with one of the trainings."""
+    chosen, past, found = random.Random(1), [], 0
+    for number in range(NIGHTS):
+        version, losses = chosen.choice(trainings)
+        tonight = _night(number, losses, version)
+        changed = judge_training(tonight, past, traits).kind is TrainingKind.CHANGED
+        past.append(replace(tonight, is_changed=changed))
+        found += changed
+    return found
+
+
+def _difference(found: float, plain: float) -> float:
+    return abs(found - plain) / max(1.0, abs(plain))
+
+
+def _version(line: str, python: str) -> str:
+    code = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+    packages = {"pytorch": "torch", "tensorflow2": "tensorflow-cpu", "jax": "jax"}
+    name = packages.get(line, "paddlepaddle")
+    return subprocess.check_output([python, "-c", code, name], text=True).strip()
+
+
+class Table:
+    """Rows of one workload and precision."""
+
+    def __init__(self, given: argparse.Namespace, workload: str, precision: str) -> None:
+        self.given, self.workload, self.precision = given, workload, precision
+        self._plain: dict[tuple[int, str], list[Trained]] = {}
+
+    def train(self, change: Change, python: str | None = None) -> Trained:
+        """Train with a change."""
+        return train(self.given, self.workload, python or self.given.python, change)
+
+    def plain(self, change: Change) -> list[Trained]:
+        """Return five nights with as many ranks and the precision of a change.
+
+        Asynchronous trainers differ each time; others are trained once.
+        """
+        key = change.ranks, change.precision
+        if key not in self._plain:
+            plain = Change(ranks=change.ranks, precision=change.precision)
+            found = [self.train(plain) for _ in range(5 if self.given.servers else 1)]
+            self._plain[key] = found * (5 // len(found))
+        return self._plain[key]
+
+    def traits(self, plain: Trained, precision: str) -> TrainingTraits:
+        """Return what the tolerance depends on."""
+        return TrainingTraits(precision, bool(self.given.servers), plain.has_dropout)
+
+    def row(self, name: str, change: Change, python: str | None = None) -> Losses | None:
+        """Print how a training differs from the plain one."""
+        try:
+            found, nights = self.train(change, python), self.plain(change)
+        except NoEffect:
+            return None
+        except AssertionError as error:
+            last = str(error).strip().splitlines()[-1]
+            print(f"| {self.workload} | {name} | did not run: {last[:160]} |", flush=True)
+            return None
+        plain, past = nights[0], [night.losses for night in nights]
+        traits = self.traits(plain, change.precision)
+        apart = [
+            f"{_difference(found.losses[figure], plain.losses[figure]):.1e}"
+            if figure in found.losses
+            else "-"
+            for figure in FIGURES
+        ]
+        said = [verdict(past, found.losses, traits, version) for version in ("1", "2")]
+        new = sorted(set(found.refusing) - set(plain.refusing))
+        cells = [self.workload, name, *apart, *said, ", ".join(new) or "-"]
+        print(f"| {' | '.join(cells)} |", flush=True)
+        return found.losses
+
+    def print(self) -> None:
+        """Print all rows that were asked for."""
+        given, precision = self.given, self.precision
+        plain = self.plain(Change(precision=precision))[0]
+        traits = self.traits(plain, precision)
+        values = [f"{plain.losses[f]:.9g}" if f in plain.losses else "-" for f in FIGURES]
+        print(f"| {self.workload} | {precision} plain | {' | '.join(values)} |", flush=True)
+        if "conditions" in given.rows:
+            seen = [("1", plain.losses)]
+            for name, change in CONDITIONS.items():
+                losses = self.row(f"{precision} {name}", replace(change, precision=precision))
+                seen += [("1", losses)] if losses else []
+            print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
+        if "versions" in given.rows:
+            seen = [("1", plain.losses)]
+            for python in given.others:
+                version = _version(given.line, python)
+                losses = self.row(f"{precision} {version}", Change(precision=precision), python)
+                seen += [(version, losses)] if losses else []
+            print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
+        for name, change in FAULTS.items() if "faults" in given.rows else ():
+            if name in (given.only or FAULTS) and precision == "fp32":
+                self.row(name, change)
 
 
 def main(words: list[str]) -> int:
@@ -139,27 +231,22 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="training", description=__doc__)
     parser.add_argument("--line", default="pytorch")
     parser.add_argument("--python", required=True, help="interpreter of the line's environment")
-    parser.add_argument("--workloads", nargs="*", default=["gpt2", "resnet50_v1.5", "simnet_bow"])
+    parser.add_argument("--others", nargs="*", default=[], help="of environments to compare with")
+    parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
+    parser.add_argument("--precisions", nargs="*", default=["fp32"])
     parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--only", nargs="*", choices=FAULTS, help="these faults")
+    parser.add_argument("--servers", type=int, default=0, help="asynchronous ones, of 2 trainers")
+    rows = ("conditions", "versions", "faults")
+    parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
     given = parser.parse_args(words)
-    print(f"{'workload':16}{'change':26}", *(f"{name:>10}" for name in FIGURES), "same  another")
+    print(f"{given.line} {_version(given.line, given.python)}, batch size {given.batch_size}")
+    figures = " | ".join(FIGURES.values())
+    print(f"| workload | training | {figures} | same version | another | refused by |")
+    print("|" + "---|" * (5 + len(FIGURES)))
     for workload in given.workloads:
-        axes = {"batch_size_per_device": given.batch_size}
-        plain = losses_of(given.line, workload, given.python, Change(), axes)
-        assert plain, f"{workload} recorded no losses"
-        traits = TrainingTraits("fp32")
-        for name, change in {**CONDITIONS, **FAULTS}.items():
-            found = losses_of(given.line, workload, given.python, change, axes)
-            if found is None:
-                continue
-            apart = [
-                f"{abs(found[f] - plain[f]) / max(1.0, abs(plain[f])):10.1e}"
-                if f in found
-                else f"{'-':>10}"
-                for f in FIGURES
-            ]
-            said = [verdict(plain, found, traits, version) for version in ("1", "2")]
-            print(f"{workload:16}{name:26}", *apart, *said, flush=True)
+        for precision in given.precisions:
+            Table(given, workload, precision).print()
     return 0
 
 

@@ -188,6 +188,7 @@ def _result(
                     "precision": "fp32",
                     "transport": None,
                     "versions": {"python": "3.11.7", "fake": version},
+                    "conditions": {"cpus": "2"},
                 },
             }
         ],

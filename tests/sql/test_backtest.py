@@ -22,7 +22,7 @@ from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.night.detector_grade import grade
 from nightbench.warehouse import Triage, Warehouse, connect
-from nightbench.warehouse.history_import import import_history, read_history
+from nightbench.warehouse.history_import import read_history
 
 FALLS, STEADY = case(1), case(2)
 NIGHTS, FELL = 60, 45
@@ -147,7 +147,7 @@ def test_an_imported_history_is_replayed_and_so_is_a_file(
     path = history_file(tmp_path)
     from_file = asked("--history", str(path))
     with closing(connect(warehouse.loader)) as connection:
-        import_history(connection, read_history(HistoryFile(path)))
+        Warehouse(connection).runs.store_history(read_history(HistoryFile(path)))
     from_warehouse = asked("--cluster", "old")
     assert from_file == from_warehouse
     (alert,) = from_file["current"]["raised"]

@@ -361,16 +361,6 @@ def test_a_message_that_no_channel_took_is_sent_again(
     assert watch(DUE + timedelta(minutes=30), channels=()) == []
 
 
-def test_a_channel_that_took_it_gets_it_once_while_another_refuses(
-    watch: Watch, inbox: Inbox, sent_of: Callable[[str], set[str]]
-) -> None:
-    watch(NOON)
-    both = ("json://127.0.0.1:1", inbox.url)
-    assert len(watch(DUE, channels=both)) == 1
-    assert sent_of("seeded on local") == {"", "alerts[1] json"}
-    assert watch(DUE + timedelta(minutes=15), channels=both) == []
-
-
 def test_a_check_that_was_killed_after_a_channel_took_it_is_not_repeated_there(
     watch: Watch, sent_of: Callable[[str], set[str]]
 ) -> None:

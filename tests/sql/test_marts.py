@@ -22,7 +22,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse.history_import import import_history, read_history
+from nightbench.warehouse.history_import import read_history
 from nightbench.warehouse.references import load_references
 from nightbench.warehouse.statements import SQL
 
@@ -534,7 +534,7 @@ def _csv(tmp_path, *lines, header=HEADER):
     return path
 
 
-def test_imported_nights_feed_baselines(connection, loader, reader, given, rows, tmp_path):
+def test_imported_nights_feed_baselines(loader, reader, given, rows, tmp_path):
     case = given.case(nodes=2)
     line = "local,resnet50_v1.5,pytorch,collective,2,2,smoke"
     path = _csv(
@@ -542,9 +542,8 @@ def test_imported_nights_feed_baselines(connection, loader, reader, given, rows,
         f"2026-02-01T01:00:00Z,{line},18.5,images",
         f"2026-02-02T02:00:00+01:00,{line},19.5,images",
     )
-    report = import_history(connection, read_history(HistoryFile(path)))
-    assert (report.rows, report.runs, report.changed) == (2, 2, 2)
-    assert import_history(connection, read_history(HistoryFile(path))).changed == 0
+    assert loader.runs.store_history(read_history(HistoryFile(path))) == (2, 2)
+    assert loader.runs.store_history(read_history(HistoryFile(path))) == (2, 0)
     history = reader.series.history(case.case_id, "local")
     assert [(p.value, p.at.isoformat()) for p in history] == [
         (18.5, "2026-02-01T01:00:00+00:00"),
@@ -560,13 +559,11 @@ def test_imported_nights_feed_baselines(connection, loader, reader, given, rows,
     assert len(reader.runs.find(imported=True)) == 2
 
 
-def test_a_corrected_line_replaces_the_old_one(connection, reader, given, tmp_path):
+def test_a_corrected_line_replaces_the_old_one(loader, reader, given, tmp_path):
     line = "2026-02-01T01:00:00Z,local,resnet50_v1.5,pytorch,collective,1,2,smoke"
-    import_history(connection, read_history(HistoryFile(_csv(tmp_path, f"{line},18.5,images"))))
-    report = import_history(
-        connection, read_history(HistoryFile(_csv(tmp_path, f"{line},28.5,images")))
-    )
-    assert report.changed == 1
+    for value in ("18.5", "28.5"):
+        entries = read_history(HistoryFile(_csv(tmp_path, f"{line},{value},images")))
+        assert loader.runs.store_history(entries) == (1, 1)
     (point,) = reader.series.history(given.case().case_id, "local")
     assert point.value == 28.5
 

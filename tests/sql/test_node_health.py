@@ -140,8 +140,9 @@ def test_controls_beside_foreign_work_are_not_stored(connection, rows):
     assert [row["node"] for row in rows("select node from raw.control")] == ["n1"]
 
 
-def test_a_person_decides(connection):
-    state = set_node_state(connection, LAB, "n1", QUARANTINED, "new fans", by="anna")
+def test_a_person_decides(connection, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "anna")
+    state = set_node_state(connection, LAB, "n1", QUARANTINED, "new fans")
     assert (state.quarantined, state.by_whom) == (True, "anna")
     assert nodes_out_tonight(looked(900), Warehouse(connection).nodes.states("lab")).keys() == {
         "n1"
@@ -149,7 +150,7 @@ def test_a_person_decides(connection):
     # A clean look does not overrule a person.
     assert record_preflight(connection, "r900", looked(900), LAB.health)["n1"].quarantined
     with pytest.raises(UserError, match="expected one of n1, n2"):
-        set_node_state(connection, LAB, "n7", RELEASED, "", by="anna")
+        set_node_state(connection, LAB, "n7", RELEASED, "")
 
 
 # --- the command --------------------------------------------------------------------------

@@ -30,6 +30,7 @@ def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
         throughput: float = 100.0,
         version: str = "1.0",
         policy: RegressionPolicy | None = None,
+        confirms: bool = False,
     ) -> Verdict:
         run = given.run(night, suite="seeded")
         spooled(
@@ -42,7 +43,9 @@ def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
             losses={STEADY: losses},
         )
         ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        (verdict,) = judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).verdicts
+        (verdict,) = judge_run(
+            spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms
+        ).verdicts
         return verdict
 
     return judge
@@ -74,21 +77,21 @@ def test_a_change_opens_an_alert_and_ends_it_when_training_is_as_before(
     assert reader.alerts.find() == []
 
 
-def test_a_single_bit_is_told_without_an_alert(judge, reader: Warehouse) -> None:
-    for night in range(4):
-        judge(night, AS_EVER)
+def test_a_single_bit_alerts_after_five_equal_nights(judge, reader: Warehouse) -> None:
     nearly = [*AS_EVER[:3], AS_EVER[3] + 1e-12, *AS_EVER[4:]]
-    verdict = judge(4, nearly)
-    assert verdict.training is TrainingKind.SAME
+    for night in range(5):
+        judge(night, AS_EVER)
+    verdict = judge(5, nearly)
+    assert verdict.training is TrainingKind.CHANGED
     assert verdict.training_sentence is not None
-    assert "no longer to the last bit" in verdict.training_sentence
-    assert reader.alerts.find() == []
+    assert "had the same losses to the last bit" in verdict.training_sentence
+    assert [each["metric"] for each in reader.alerts.find()] == ["training"]
 
 
 def test_another_version_may_round_otherwise_but_not_train_otherwise(judge) -> None:
     for night in range(5):
         judge(night, AS_EVER)
-    rounded = [loss * (1 + 1e-6) for loss in AS_EVER]
+    rounded = [loss * (1 + 5e-7) for loss in AS_EVER]
     assert judge(5, rounded, version="1.1").training is TrainingKind.SAME
     assert judge(6, HALF_A_BATCH, version="1.2").training is TrainingKind.CHANGED
 
@@ -129,10 +132,10 @@ def test_an_improvement_that_trains_otherwise_says_so_first(judge) -> None:
 
 
 def test_a_suite_may_only_store_it_or_not_ask(judge, reader: Warehouse) -> None:
-    for night in range(4):
+    for night in range(5):
         judge(night, AS_EVER)
-    assert judge(4, HALF_A_BATCH, policy=RegressionPolicy(training="warn")).training == "changed"
-    assert judge(5, HALF_A_BATCH, policy=RegressionPolicy(training="off")).training is None
+    assert judge(5, HALF_A_BATCH, policy=RegressionPolicy(training="warn")).training == "changed"
+    assert judge(6, HALF_A_BATCH, policy=RegressionPolicy(training="off")).training is None
     assert reader.alerts.find() == []
 
 

@@ -31,6 +31,7 @@ class PaddleRuntime(Base):
     def init(self):
         """Chooses the device (the launcher shows the process only its own), joins the others."""
         self.gpu = self.context.device is not None
+        paddle.seed(self.context.seed + self.context.data_rank)
         paddle.set_device("gpu:0" if self.gpu else "cpu")
         if self.context.grouped:
             if self.gpu:

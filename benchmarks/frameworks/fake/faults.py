@@ -86,7 +86,8 @@ class Faults:
         if self.fault("nan_loss"):
             known = losses[: self._warmup_steps]
             losses = known + [float("nan")] * (len(losses) - len(known))
-        return losses
+        factor = self.fault("loss_factor", 1.0)
+        return [loss * factor for loss in losses]
 
     def on_end(self):
         """Injects the faults after rank.json is written."""

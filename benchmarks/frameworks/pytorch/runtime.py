@@ -18,6 +18,7 @@ class Runtime(Base):
         """Chooses the device (the launcher shows the process only its own), joins the others."""
         self.gpu = self.context.device is not None
         self.device = torch.device("cuda", 0) if self.gpu else torch.device("cpu")
+        torch.manual_seed(self.context.seed + self.context.data_rank)
         if self.gpu:
             torch.cuda.set_device(self.device)
             torch.backends.cudnn.benchmark = True

@@ -30,6 +30,7 @@ class Runtime(Base):
         self.pending = None
         """Waits until the last step is done; the trainer sets it."""
         self.clock = ThreadPoolExecutor(1)
+        tf.random.set_seed(context.seed + context.data_rank)
         tf.config.threading.set_intra_op_parallelism_threads(
             int(os.environ.get("OMP_NUM_THREADS", 0))
         )

@@ -14,7 +14,7 @@ from nightbench.accept.cells import SUITE, ModeCell, acceptance_suite, mode_cell
 from nightbench.accept.controls import peak_remarks, short_controls
 from nightbench.accept.states import ModeState, mode_states
 from nightbench.core.capabilities import untried_because
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, RunKind
 from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
@@ -128,9 +128,12 @@ def chosen_cells(
 def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
     """Load what an interrupted acceptance of a cluster measured before its process died.
 
+    One that cannot be loaded is named in the log.
+
     Raises:
-        UserError: another process measures one, or the warehouse is away.
+        UserError: another process measures one.
     """
+    errors = ItemErrors()
     for run in spool.runs():
         document = run.run() or {}
         ours = document.get("run_kind") == RunKind.ACCEPTANCE and document["cluster"] == cluster
@@ -141,8 +144,9 @@ def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
                 f"cluster {cluster}: {run.run_id} is measured by another process right now. Wait "
                 f"for it, or end it: nightbench cancel {run.run_id}"
             )
-        mark_ended(run)
-        ingest_run(spool, run.run_id, connect)
+        with errors.of(f"run {run.run_id} is not loaded"):
+            mark_ended(run)
+            ingest_run(spool, run.run_id, connect)
 
 
 async def examine(context: AcceptanceContext, cells: Iterable[ModeCell]) -> ClusterHealth:
@@ -210,10 +214,7 @@ def try_modes(
     )
     folder = store_plan(plan, context.spool)
     observer.say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}")
-    out = run_preflight.nodes_out_tonight(health, nodes)
-    cluster_preflight.save(folder, health, cluster.health, out)
-    placement = run_preflight.place_around(plan.jobs, cluster, out)
-    run_preflight.save_placement(folder, placement)
+    placement, out = run_preflight.place_on_healthy(plan.jobs, folder, cluster, health, nodes)
     for why in out.values():
         observer.say(sentences(why))
     interrupted = False

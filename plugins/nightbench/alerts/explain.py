@@ -20,7 +20,7 @@ from nightbench.causes import (
 from nightbench.causes.facts import BUSY, SharedFactor
 from nightbench.causes.field_changes import flat
 from nightbench.core.errors import WarehouseUnavailable
-from nightbench.core.model import Reason, Run, gain_of, reasons_from_json
+from nightbench.core.model import Reason, Run, TrainingKind, gain_of, reasons_from_json
 from nightbench.detection.factors import FactorKind
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
@@ -119,7 +119,7 @@ class CauseFactsReader:
         good, bad = self._changes.nights(alert)
         first = bad[0]
         # Controls are measured when a night begins: those nearer to the bad night are its own.
-        failed = _has_failed(alert)
+        failed, training = _has_failed(alert), _is_training(alert)
         boundary = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
         return CauseFacts(
             case_id=alert["case_id"],
@@ -127,20 +127,22 @@ class CauseFactsReader:
             framework=alert["framework"],
             first_bad=first,
             last_good=good[-1] if good else None,
-            change=None if failed else _change(alert),
+            change=None if failed or training else _change(alert),
+            is_training=training,
             failure=reasons_from_json(alert["reasons"]) if failed else (),
             faults=self._faults_of(alert),
             bad=tuple(bad),
             good=tuple(good),
             shared=SharedFactor(alert["factor"], alert["factor_name"], alert["shared_sentence"])
-            if alert["factor"]
+            if alert["factor"] and not training
             else None,
+            # Other series and controls are judged by their speed, which says nothing of losses.
             peers=tuple(
                 self._peer(row, None if failed else first, alert["framework"])
                 for row in self._peers
-                if row["case_id"] != alert["case_id"]
+                if row["case_id"] != alert["case_id"] and not training
             ),
-            controls=tuple(self._series(boundary)),
+            controls=() if training else tuple(self._series(boundary)),
             preflights_before=tuple(self._newest_preflights(boundary)),
             preflights_since=tuple(each for each in self._preflights if each.at >= boundary),
         )
@@ -275,6 +277,10 @@ def _has_failed(alert: Row) -> bool:
     return alert["kind"] in _WITHOUT_VALUE
 
 
+def _is_training(alert: Row) -> bool:
+    return bool(alert["metric"] == "training")
+
+
 def _opened(alert: Row) -> Row:
     """Return the night of a case without a value, as far as its plan tells."""
     return {
@@ -296,7 +302,11 @@ def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     place = next(
         (i for i, row in enumerate(points) if row["run_id"] == alert["first_bad_run_id"]), None
     )
-    if place is None:
+    if _is_training(alert):
+        place = len(points)
+        while place > 0 and points[place - 1]["training"] == TrainingKind.CHANGED:
+            place -= 1
+    elif place is None:
         place = len(points)
         if alert["metric"] != "throughput":
             # The nights are read with their throughput: the last one is the bad one.

@@ -46,6 +46,8 @@ class MessageBuilder:
             row["baseline"],
             row["change"],
             metric=row["metric"],
+            last_good_run_id=row["last_good_run_id"],
+            first_bad_run_id=row["first_bad_run_id"],
         )
 
     def ended(self, each: Item) -> EndedAlert:
@@ -140,5 +142,6 @@ class MessageBuilder:
 
 
 def _point(state: Mapping[str, Any] | None, verdict: Verdict) -> HistoryPoint | None:
-    value = info_of(verdict.metric).value_of(state) if state else None
+    metric = info_of(verdict.metric)
+    value = metric.value_of(state) if state and metric.name in state else None
     return HistoryPoint(state["started_at"], value, state["run_id"]) if state and value else None

@@ -13,11 +13,12 @@ from statistics import median
 from typing import Any
 
 from nightbench.core.budget import duration
-from nightbench.core.model import HistoryPoint, Verdict
+from nightbench.core.model import HistoryPoint
 from nightbench.core.model.alerts import ConfirmationResult
 from nightbench.core.model.experiments import NIGHTBENCH
 from nightbench.core.run_plan import RunPlan
-from nightbench.detection import Judgement, noise, segment
+from nightbench.detection import noise, segment
+from nightbench.detection.drift import Drift
 from nightbench.warehouse import Warehouse
 
 NOISY, STEADY = "noisy", "steady"
@@ -88,7 +89,7 @@ drift for a while, and a drift that is over would be notified again."""
 def follow_drifts(
     warehouse: Warehouse,
     plan: RunPlan,
-    cases: Iterable[tuple[Verdict, Judgement | None]],
+    drifts: Mapping[str, Drift | None],
     histories: Mapping[str, Sequence[HistoryPoint]],
     later: Collection[str] = (),
     noisy: Collection[str] = (),
@@ -98,7 +99,7 @@ def follow_drifts(
     Args:
         warehouse: the one that the run was loaded into; its connection locks the cluster's alerts.
         plan: of a nightly run; its `policy.clear_change` is the smallest drift that is notified.
-        cases: its verdicts with their judgements.
+        drifts: of its cases that have a value, by case_id.
         histories: good nights before this run by case_id, oldest first.
         later: case_ids of which a later night was judged already; they are skipped.
         noisy: case_ids of noisy series, whose drifts are listed but not notified.
@@ -110,15 +111,14 @@ def follow_drifts(
         for each in warehouse.runs.measured(run.run_id, judged)
         if each.point
     }
-    for verdict, judgement in cases:
-        case_id, standing = verdict.case_id, stands.get(verdict.case_id)
+    for case_id, drift in drifts.items():
+        standing = stands.get(case_id)
         # A night without a value proves nothing.
-        if judgement is None or case_id not in tonight or case_id in later:
+        if case_id not in tonight or case_id in later:
             continue
         past = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
         # The nights of a drift are those comparable with tonight; others may lie between them.
         before = segment(past, tonight[case_id])
-        drift = judgement.drift
         if drift is None:
             if standing is not None and quiet_nights(before, standing) >= QUIET:
                 warehouse.series.end_drift(case_id, run.cluster, run.run_id, run.started_at)

@@ -24,6 +24,9 @@ _ORDER = (
 )
 """Order of causes of equal weight, the more specific first: heat explains a slow node."""
 
+_OF_SPEED = (node_causes.heat, node_causes.neighbours, node_causes.slow_nodes, node_causes.networks)
+"""Causes that change the speed, and no loss."""
+
 PREFIX = 120
 """Leading characters of an error text that make two errors the same."""
 _GENERIC_CODES = frozenset(
@@ -54,19 +57,11 @@ class Explanation:
 
 def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
     """Return all possible causes, the likeliest first."""
-    found = [
-        suspect
-        for make in (
-            node_causes.heat,
-            node_causes.drivers,
-            node_causes.neighbours,
-            node_causes.slow_nodes,
-            node_causes.networks,
-            node_causes.framework_versions,
-            node_causes.benchmark_code,
-        )
-        for suspect in make(facts)
-    ]
+    makers = (
+        *(node_causes.drivers, node_causes.framework_versions, node_causes.benchmark_code),
+        *(() if facts.is_training else _OF_SPEED),
+    )
+    found = [suspect for make in makers for suspect in make(facts)]
     return sorted(found, key=lambda s: (-s.weight, _ORDER.index(s.kind), s.name))
 
 
@@ -134,7 +129,9 @@ def _unchanged(facts: CauseFacts) -> list[str]:
     elif not node_causes.changed_fields(facts):
         same.append("hardware and drivers of the nodes")
     known = [c for c in facts.controls if c.nodes <= facts.nodes and c.fell is not None]
-    if not known:
+    if facts.is_training:
+        pass  # Control measurements say nothing of losses.
+    elif not known:
         unknown.append("control measurements of the nodes")
     elif not fallen_controls(facts):
         same.append("control measurements of the nodes")

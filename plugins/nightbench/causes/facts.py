@@ -139,6 +139,8 @@ class CauseFacts:
     last_good: NightFacts | None = None
     change: float | None = None
     """Of the series: value / baseline - 1, negative where it is for the worse."""
+    is_training: bool = False
+    """The losses changed, which only software and hardware can do."""
     failure: tuple[Reason, ...] = ()
     """Why there is no value; empty where there is one."""
     faults: Mapping[str, Reason] = field(default_factory=dict)

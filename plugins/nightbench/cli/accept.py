@@ -14,6 +14,8 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, out, say, warn
+from nightbench.config.experiment_requests import AcceptRequest
+from nightbench.config.request_fields import described
 from nightbench.core.budget import duration
 
 if TYPE_CHECKING:
@@ -30,20 +32,14 @@ def accept(
     cluster: common.ClusterArgument,
     line: Annotated[
         list[str] | None,
-        typer.Option("--line", help="Include this framework line; may be repeated."),
+        typer.Option("--line", help=described(AcceptRequest, "lines", common.REPEATABLE)),
     ] = None,
     mode: Annotated[
         list[str] | None,
-        typer.Option(
-            "--mode", help="Include this configuration, such as `single bf16`; may be repeated."
-        ),
+        typer.Option("--mode", help=described(AcceptRequest, "modes", common.REPEATABLE)),
     ] = None,
-    untried: Annotated[
-        bool, typer.Option(help="Also try configurations that were never run on such devices.")
-    ] = True,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also retest configurations that passed.")
-    ] = False,
+    untried: Annotated[bool, typer.Option(help=described(AcceptRequest, "untried"))] = True,
+    again: Annotated[bool, typer.Option("--again", help=described(AcceptRequest, "again"))] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the configurations and their states.")
     ] = False,

@@ -39,7 +39,7 @@ def bisect(
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="The case that became slower.")
+        str | None, typer.Option("--case", metavar="SLUG", help="The case that changed.")
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
@@ -55,12 +55,13 @@ def bisect(
         int, typer.Option(min=LEAST_ROUNDS, max=MOST_ROUNDS, help=_help("rounds"))
     ] = 5,
     min_effect: Annotated[str, typer.Option(metavar="PERCENT", help=_help("min_effect"))] = "1%",
+    metric: Annotated[str, typer.Option(metavar="NAME", help=_help("metric"))] = "throughput",
     seed: experiment_common.SeedOption = 1,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the first version of a framework line that made a case slower.
+    """Find the first version of a framework line that made a case slower, or train differently.
 
     Each version is compared with the good version in rounds of two launches, as `compare` does.
 
@@ -68,7 +69,7 @@ def bisect(
 
     - 0: the version was found.
     - 2: wrong usage, or nothing could be measured.
-    - 3: not found: only a range is known, the budget is used up, or the bad version is not slower.
+    - 3: not found: only a range is known, the budget is used up, or the bad version is as the good.
     """
 
     def work() -> int:
@@ -91,6 +92,7 @@ def bisect(
                 "versions": common.words(versions),
                 "rounds": rounds,
                 "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
+                "metric": metric,
                 "seed": seed,
                 "alert_id": alert,
                 **limits,
@@ -146,8 +148,7 @@ def _measure(name: str, request: BisectRequest, by: str, *, json: bool) -> Mappi
         alert_id=request.alert_id,
         budget_s=request.budget_s,
     )
-    resume = f"nightbench compare bisect --resume {name}"
-    ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    ended = experiment_common.at_terminal(experiment, context, json=json)
     assert ended.result is not None
     return ended.result
 

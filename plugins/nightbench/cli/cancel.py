@@ -11,7 +11,7 @@ import typer
 
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import say, warn
-from nightbench.core.errors import UserError, WarehouseUnavailable
+from nightbench.core.errors import ItemErrors, UserError, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
@@ -110,7 +110,10 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
         if found is None:
             raise dag_run.unknown_run(spool, name)
         return found
-    going = [each for each in spool.runs() if _goes_on(each)]
+    going, errors = [], ItemErrors()
+    for each in spool.runs():
+        with errors.of(f"run {each.run_id}"):
+            going += [each] if _goes_on(each) else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"RUN: found none; expected one that has not ended: {names}")

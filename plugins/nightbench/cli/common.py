@@ -20,10 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.cli.entry import quiet
-from nightbench.config import clusters, load_catalog
+from nightbench.config import clusters, load_catalog, locations
 from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.config.request_fields import described
 from nightbench.config.run_request import RunRequest
+from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
@@ -105,6 +106,13 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line to standard error without markup or wrapping."""
     err.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn_unscheduled() -> None:
+    """Print each suite whose file cannot be scheduled, with its reason."""
+    for head in suite_heads(locations.dags_folder()):
+        if head.problem is not None:
+            warn(f"Suite {head.name} is not scheduled: {head.problem}")
 
 
 def table(

@@ -22,6 +22,7 @@ from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS, Com
 from nightbench.config.request_fields import described
 from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
+from nightbench.core.losses import trained_differently
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import compared
 from nightbench.experiments.paired_statistics import percent
@@ -99,7 +100,7 @@ def builds(
     Exit codes:
 
     - 0: B is faster or the same.
-    - 1: B is slower by more than --min-effect (whole interval).
+    - 1: B is slower by more than --min-effect (whole interval), or trains differently.
     - 2: wrong usage, or nothing could be measured.
     - 3: inconclusive.
     """
@@ -126,7 +127,7 @@ def builds(
         sys.stdout.flush()
         if channel:
             experiment_common.post(channel, *summary(document))
-        return EXIT_CODES[document["verdict"]]
+        return 1 if trained_differently(document) else EXIT_CODES[document["verdict"]]
 
     raise typer.Exit(experiment_common.exit_code(work))
 
@@ -194,8 +195,7 @@ def _measure(
     where = (chosen.suite.name, chosen.cluster.name)
     asked = dataclasses.asdict(request)
     experiment = Experiment(name, ExperimentKind.COMPARE, asked, *where, by)
-    resume = f"nightbench compare --resume {name}"
-    ended: Ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    ended: Ended = experiment_common.at_terminal(experiment, context, json=json)
     assert ended.result is not None
     return ended.result
 
@@ -265,6 +265,8 @@ def _lines(document: Document) -> list[str]:
     lines = []
     for row in document["cases"]:
         lines.append(f"{row['case_id']}: {row['verdict']}. {row['sentence']}.")
+        if training := row.get("training"):
+            lines.append(f"  {training['sentence']}")
         if row["stopped"]:
             lines.append(f"  {row['n']} of {document['rounds']} rounds: {row['stopped']}")
         elif row["dropped"]:
@@ -287,6 +289,8 @@ def summary(document: Document) -> tuple[str, str]:
     """Return title and plain text of a message."""
     a, b = (document[arm]["build_id"] for arm in ("a", "b"))
     title = f"Nightbench compare on {document['cluster']}: {compared(b, document['verdict'], a)}"
+    if trained_differently(document):
+        title += ", and it trains differently"
     rows = []
     for row in document["cases"]:
         ratio, interval, n, _ = _figures(row)

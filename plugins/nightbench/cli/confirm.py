@@ -1,4 +1,4 @@
-"""compare confirm: measure the regression of an alert again."""
+"""compare confirm: measure the change of an alert again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure an alert's regression again now, as a night does before it sends the message.
+    """Measure an alert's change again now, as a night does before it sends the message.
 
     The last good build and the night's build are launched alternately on the same nodes, and once
     on other nodes.
@@ -48,9 +48,8 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     from nightbench.experiments.measuring import failed
 
     experiment, context = _request(alert_id, outside_hours)
-    resume = f"nightbench compare confirm {alert_id}"
     try:
-        ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+        ended = experiment_common.at_terminal(experiment, context, json=json)
     except MeasuredElsewhere as error:
         raise UserError(f"{error}; the alert will show its outcome") from None
     except UserError as error:
@@ -68,7 +67,7 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
     """Return the confirmation in progress, or a new one, with its context.
 
-    Raises: UserError: the alert is not a regression, its run is not in the spool, or another
+    Raises: UserError: the alert is about another change, its run is not in the spool, or another
     process measures it.
     """
     from dataclasses import replace
@@ -82,15 +81,15 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
 
     with opened(common.open_warehouse) as warehouse:
         alert = warehouse.alerts.get(alert_id)
-        if alert["verdict"] != VerdictKind.REGRESSED:
+        if alert["verdict"] not in (VerdictKind.REGRESSED, VerdictKind.TRAINING_CHANGED):
             raise UserError(
-                f"alert {alert_id}: found {alert['verdict']}; expected a regression, which has a "
-                "level to compare with"
+                f"alert {alert_id}: found {alert['verdict']}; expected a regression or a change of "
+                "training, which have a level to compare with"
             )
-        if alert["metric"] != "throughput":
+        if alert["metric"] not in ("throughput", "training"):
             raise UserError(
-                f"alert {alert_id}: found the metric {alert['metric']}; expected throughput, the "
-                "only one that is measured again"
+                f"alert {alert_id}: found the metric {alert['metric']}; expected throughput or "
+                "training, which are measured again"
             )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))

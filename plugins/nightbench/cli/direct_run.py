@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -49,7 +48,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     targets = common.reach(chosen.cluster)
     folder = plans.store_plan(plan, common.spool())
     run_id = plan.run.run_id
-    say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")
+    say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, without a scheduler")
     interrupted = False
     wheelhouse = chosen.cluster.environments.wheelhouse
     shipment = shipment_of_now(plan.run.code_digest, wheelhouse)
@@ -155,21 +154,12 @@ def _place_on_healthy(
     chosen: Chosen, jobs: Sequence[JobSpec], folder: RunSpool, found: ClusterHealth
 ) -> Sequence[JobSpec]:
     """Store a run's preflight and its outcome of cases without nodes; return the other jobs."""
-    from nightbench.night import cluster_preflight, run_preflight
+    from nightbench.night import run_preflight
 
-    cluster = chosen.cluster
-    try:
-        with closing(common.open_warehouse()) as connection:
-            states = cluster_preflight.record_preflight(
-                connection, folder.run_id, found, cluster.health
-            )
-    except WarehouseUnavailable:
-        states = {}
-    nodes_out_tonight = run_preflight.nodes_out_tonight(found, states)
-    cluster_preflight.save(folder, found, cluster.health, nodes_out_tonight)
-    placement = run_preflight.place_around(jobs, cluster, nodes_out_tonight)
-    run_preflight.save_placement(folder, placement)
-    for why in nodes_out_tonight.values():
+    cluster, connect = chosen.cluster, common.open_warehouse
+    states = run_preflight.record(folder.run_id, found, cluster.health, connect)
+    placement, out = run_preflight.place_on_healthy(jobs, folder, cluster, found, states)
+    for why in out.values():
         warn(sentences(why))
     return placement.jobs
 

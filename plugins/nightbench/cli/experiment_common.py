@@ -13,7 +13,8 @@ from nightbench.alerts import send
 from nightbench.cli import common
 from nightbench.cli.common import INTERRUPTED, say, warn
 from nightbench.cli.selection import Chosen
-from nightbench.config import find_suites, load_suite, locations, parse_build
+from nightbench.config import find_suites, locations, parse_build
+from nightbench.config.suites import readable_suites
 from nightbench.core.errors import UserError
 from nightbench.core.model import values
 
@@ -89,12 +90,9 @@ def suite_of(cases: Sequence[str]) -> str:
     """
     if not cases:
         raise UserError("--case: found none; expected --case SLUG or --suite NAME")
-    catalog = common.catalog()
-    holding = []
-    for name, path in sorted(find_suites(locations.dags_folder()).items()):
-        have = {case.case_id for case in load_suite(path, catalog).cases}
-        if have >= set(cases):
-            holding.append(name)
+    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
+    wanted = set(cases)
+    holding = [name for name, suite in suites.items() if {x.case_id for x in suite.cases} >= wanted]
     if len(holding) != 1:
         found = f"{len(holding)} suites ({', '.join(holding)})" if holding else "no suite"
         raise UserError(f"case: found {found} with {', '.join(cases)}; name one with --suite")
@@ -138,9 +136,7 @@ def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str
         raise interrupted(name, resume) from None
 
 
-def at_terminal(
-    experiment: Experiment, context: ExperimentContext, resume: str, *, json: bool
-) -> Ended:
+def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: bool) -> Ended:
     """Measure an experiment, record it in the warehouse if there is one, and return its end.
 
     Raises:
@@ -148,7 +144,7 @@ def at_terminal(
         UserError: it cannot be measured.
     """
     from nightbench.core.model.experiments import NIGHTBENCH
-    from nightbench.experiments.measuring import MEASURES, failed
+    from nightbench.experiments.measuring import MEASURES, failed, resume_command
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
 
@@ -158,6 +154,7 @@ def at_terminal(
     # What a night has requested goes back to the queue.
     given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
     work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
+    resume = resume_command(experiment.kind, experiment.name, experiment.request)
     try:
         ended = measure(work, reporter.refresh, experiment.name, resume)
     except typer.Exit:

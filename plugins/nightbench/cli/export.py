@@ -17,8 +17,9 @@ from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
-from nightbench.config import find_suites, load_suite, locations
+from nightbench.config import find_suites, locations
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.config.suites import readable_suites
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
@@ -262,7 +263,6 @@ def import_history(
     """Load a site's older results, and show the changes that the detector finds in them."""
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
-    from nightbench.warehouse.history_import import import_history as store
     from nightbench.warehouse.history_import import read_history
 
     try:
@@ -270,10 +270,11 @@ def import_history(
     except UserError as error:
         raise UserError(f"Nothing was imported:\n{error}") from None
     with closing(common.open_warehouse()) as connection:
-        report = store(connection, entries)
-        say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
-        _warn_of_unplanned(report.series)
         warehouse, policy = Warehouse(connection), RegressionPolicy()
+        runs, changed = warehouse.runs.store_history(entries)
+        say(f"{len(entries)} medians of {runs} runs; {changed} were new or different")
+        series = frozenset((planned.case_id, run.cluster) for run, planned, _ in entries)
+        _warn_of_unplanned(series)
         found: list[ImportedSeries] = []
 
         def kept(each: ImportedSeries) -> HistoryReport:
@@ -281,10 +282,8 @@ def import_history(
             return each.report
 
         with common.progress_bar(TimeRemainingColumn()) as progress:
-            judged = judge_imported(warehouse, report.series, policy.reported_from)
-            show_reports(
-                progress.track(map(kept, judged), len(report.series), description="judging")
-            )
+            judged = judge_imported(warehouse, series, policy.reported_from)
+            show_reports(progress.track(map(kept, judged), len(series), description="judging"))
         for line in _links(found):
             say(line)
         if alerts:
@@ -322,6 +321,5 @@ def _links(found: list[ImportedSeries]) -> list[str]:
 
 def _planned_series() -> set[tuple[str, str]]:
     """Return the series of all suites, as case and cluster."""
-    catalog = common.catalog()
-    suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
-    return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}
+    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
+    return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

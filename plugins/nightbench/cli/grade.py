@@ -19,7 +19,8 @@ from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say, warn
-from nightbench.config import find_clusters, find_suites, load_suite, locations
+from nightbench.config import find_clusters, find_suites, locations
+from nightbench.config.suites import readable_suites
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
@@ -233,19 +234,18 @@ def policy_changes(text: str) -> dict[str, Any]:
 
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
     """Return the policies of the suites from their files, and the suites without one."""
-    files = find_suites(locations.dags_folder())
-    catalog = common.catalog()
+    names = sorted({past.suite for past in pasts})
+    files = {name: x for name, x in find_suites(locations.dags_folder()).items() if name in names}
+    suites = readable_suites(files, common.catalog())
     policies, unknown = {}, []
-    for name in sorted({past.suite for past in pasts}):
-        if name in files:
+    for name in names:
+        if name in suites:
             # Histories are those of throughput, whatever the suite is judged by.
-            policies[name] = load_suite(files[name], catalog).policy.model_copy(
-                update={"metric": "throughput"}
-            )
+            policies[name] = suites[name].policy.model_copy(update={"metric": "throughput"})
         else:
             policies[name] = RegressionPolicy()
             unknown.append(name)
-    said = f"No suite file of {', '.join(unknown)}: their series use the default policy."
+    said = f"No readable suite file of {', '.join(unknown)}: their series use the default policy."
     return policies, [said] if unknown else []
 
 

@@ -47,6 +47,7 @@ def nights(
             say(f"checked {duration((now - last['checked_at']).total_seconds())} ago")
     if problem is not None:
         warn(problem)
+    common.warn_unscheduled()
     missing = [row for row in rows if row["state"] == "missing" and now - row["due_at"] <= LATEST]
     if check and (missing or problem):
         raise typer.Exit(FAILED)

@@ -85,8 +85,7 @@ def _measure(
     asked = {"of": comparison, "cases": cases, "steps": steps}
     where = (chosen.suite.name, chosen.cluster.name)
     experiment = Experiment(name, ExperimentKind.PROFILE, asked, *where, getpass.getuser())
-    resume = f"nightbench compare profile {comparison}"
-    ended = experiment_common.at_terminal(experiment, context, resume, json=json)
+    ended = experiment_common.at_terminal(experiment, context, json=json)
     document = saved_profile(common.spool(), name)
     if document is None:
         raise UserError(f"{name}: {ended.why or 'it was stopped'}")

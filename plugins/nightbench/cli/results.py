@@ -15,7 +15,7 @@ from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
 from nightbench.night.bundles import build_bundle
 from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
-from nightbench.spool import RunSpool, Spool, SpoolError
+from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
 
 app = typer.Typer()
@@ -205,8 +205,7 @@ def load_waiting(spool: Spool) -> None:
     for run in waiting:
         try:
             said = ingest.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
-        except SpoolError as error:
-            # It stays in the spool; the other runs are loaded all the same.
+        except UserError as error:
             warn(f"run {run.run_id} still waits: {error}")
             continue
         judge.judge_run(spool, run.run_id, common.open_warehouse)

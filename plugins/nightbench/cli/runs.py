@@ -83,13 +83,17 @@ def _row(run: RunSpool) -> Row | None:
     document = run.run()
     if document is None:
         return None
-    began = started_at(run)
+    began, state = started_at(run), "ended, not loaded" if document.get("ended_at") else "running"
+    try:
+        planned: int | None = len(run.planned())
+    except UserError as error:
+        planned, state = None, f"damaged: {error}"
     return {
         **{name: document.get(name) for name in ("suite", "cluster", "run_kind", "requested_by")},
         "run_id": run.run_id,
         "started_at": began.replace(tzinfo=UTC) if began else None,
-        "planned": len(run.planned()),
-        "state": "ended, not loaded" if document.get("ended_at") else "running",
+        "planned": planned,
+        "state": state,
     }
 
 

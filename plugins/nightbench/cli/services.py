@@ -84,6 +84,7 @@ def status(json: JsonOption = False) -> None:
         say(f"logs:        {common.home().logs}   (or: nightbench logs SERVICE)")
         if any(each.state == "running" for each in services):
             show_access()
+    common.warn_unscheduled()
     if any(each.state != "running" for each in services):
         raise typer.Exit(FAILED)
 

@@ -1,6 +1,7 @@
 """Checks the files of a line or workload without running them."""
 
 import ast
+import os
 import re
 import symtable
 import sys
@@ -12,8 +13,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from nightbench.config.source import ConfigError, Document, Problem
+from nightbench.config.source import ConfigError, Document, Problem, display, read_text
 from nightbench.core.complaints import Key, describe, guess_of
+from nightbench.core.errors import UserError
 from nightbench.core.model import Cost, WorkloadInfo
 from nightbench.core.model_flops import evaluate
 
@@ -43,7 +45,12 @@ def code_errors(
     series = python or OLDEST
     found = []
     for path in paths:
-        defined, line, wrong = _read(path.read_bytes(), _version(series))
+        try:
+            source = path.read_bytes()
+        except OSError as error:
+            found.append(f"{display(path)}: cannot be read: {error.strerror}")
+            continue
+        defined, line, wrong = _read(source, _version(series))
         said = f"not valid Python {series}: {wrong}" if wrong else ""
         if not wrong:
             lacking = [x for x in expected.get(path.stem, ()) if x not in defined]
@@ -98,18 +105,25 @@ def versions_in(lock: Path, package: str) -> tuple[str, ...]:
 
     Older ones are for Pythons that the newest has dropped. A post-release counts as its release: it
     is the same code, built for another CUDA, say.
+
+    Raises:
+        UserError: the lock cannot be read, or pins nothing.
     """
+    pins = _PINNED.findall(read_text(lock))
+    if not pins:
+        raise UserError(f"{display(lock)}: found no pinned package; expected `name==version`")
     pinned = {
         found.partition(".post")[0]
-        for name, found in _PINNED.findall(lock.read_text(encoding="utf-8"))
+        for name, found in pins
         if canonicalize_name(name) == canonicalize_name(package)
     }
     return tuple(sorted(pinned, key=Version))
 
 
 def words_of_code(paths: Iterable[Path]) -> set[str]:
-    """Return every word of the files."""
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
+    """Return every word of the files that can be read."""
+    readable = (path for path in paths if path.is_file() and os.access(path, os.R_OK))
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in readable)
     return set().union(*map(_words, texts))
 
 

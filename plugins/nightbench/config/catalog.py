@@ -146,7 +146,10 @@ def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
             problem = str(ConfigError(document.path, [document.problem(("variants", name), said)]))
     elif written.pythons:
         package, stated = written.package or file.package or file.line, written.version
-        versions = versions_in(folder / lock, package)
+        try:
+            versions = versions_in(folder / lock, package)
+        except UserError as error:
+            problem = str(error)
         if versions and versions[-1] != (stated or file.version):
             said = f'found "{stated or file.version}", but {lock} pins {package} {versions[-1]}'
             key = ("variants", name, "version") if stated else ("version",)

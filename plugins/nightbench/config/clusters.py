@@ -4,13 +4,14 @@ import dataclasses
 import os
 from pathlib import Path
 from socket import gethostname
+from typing import Any
 
 from nightbench.config import locations
 from nightbench.config.cluster_checks import check_cluster
 from nightbench.config.cluster_schema import ClusterFile, NodeFile
 from nightbench.config.locations import cluster_file, find_clusters
 from nightbench.config.source import display, read_document
-from nightbench.config.validate import lines_of, validate
+from nightbench.config.validate import alike, lines_of, validate
 from nightbench.core.complaints import Complaint, Key
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -59,34 +60,22 @@ def load_cluster(
     complaints = [*check_cluster(file, nodes)]
     paths = _Paths(path, home, complaints)
     house = paths.find(file.environments.wheelhouse, _WHEELHOUSE)
-    cluster = Cluster(
-        name=file.cluster,
-        nodes=tuple(node for _, node in nodes),
-        description=file.description,
-        device_kind=file.devices.kind,
-        devices_per_node=file.devices.per_node,
-        compute_capability=file.devices.compute_capability,
-        device_memory_bytes=file.devices.memory,
-        peak_flops={name: peak * 1e12 for name, peak in file.devices.peak_tflops.items()},
-        environments=file.environments.model_copy(update={"wheelhouse": house}),
-        known_hosts=paths.find(file.known_hosts, _KNOWN_HOSTS, new=new_known_hosts),
-        env=file.env,
-        role_env=file.role_env,
-        shared=file.shared,
-        jump=file.jump,
-        transport=file.transport,
-        lock=file.lock,
-        binding=file.binding,
-        data=file.data,
-        parallel_cases=file.limits.parallel_cases,
-        window=file.limits.hours,
-        compare=file.compare,
-        neighbours=_neighbours(file),
-        health=file.health,
-        slurm=file.slurm,
-        kubernetes=file.kubernetes,
-        link_command=file.link.command,
-    )
+    own: dict[str, Any] = {
+        "name": file.cluster,
+        "nodes": tuple(node for _, node in nodes),
+        "device_kind": file.devices.kind,
+        "devices_per_node": file.devices.per_node,
+        "compute_capability": file.devices.compute_capability,
+        "device_memory_bytes": file.devices.memory,
+        "peak_flops": {name: peak * 1e12 for name, peak in file.devices.peak_tflops.items()},
+        "environments": file.environments.model_copy(update={"wheelhouse": house}),
+        "known_hosts": paths.find(file.known_hosts, _KNOWN_HOSTS, new=new_known_hosts),
+        "parallel_cases": file.limits.parallel_cases,
+        "window": file.limits.hours,
+        "neighbours": _neighbours(file),
+        "link_command": file.link.command,
+    }
+    cluster = Cluster(**alike(file, Cluster) | own)
     document.add(complaints)
     if document.problems:
         raise document.error
@@ -197,22 +186,15 @@ def _expanded(entry: NodeFile, jump: tuple[JumpHost, ...]) -> list[Node]:
     names, addresses = (
         expand_hosts(each) if each else hosts for each in (entry.name, entry.data_address)
     )
-    return [
-        Node(
-            name=name,
-            host=host,
-            ssh_conn_id=entry.ssh_conn_id or "",
-            port=entry.port,
-            data_address=address if entry.data_address else None,
-            interface=entry.interface,
-            port_range=entry.port_range,
-            cpus=entry.cpus,
-            devices=entry.devices,
-            env=entry.env,
-            user=entry.user,
+    found = []
+    for host, name, address in zip(hosts, names, addresses, strict=False):
+        own: dict[str, Any] = {
+            "name": name,
+            "host": host,
+            "ssh_conn_id": entry.ssh_conn_id or "",
+            "data_address": address if entry.data_address else None,
             # On every node, so that a job's nodes say all that a login needs.
-            jump=jump if entry.jump is None else entry.jump,
-            machine=entry.machine,
-        )
-        for host, name, address in zip(hosts, names, addresses, strict=False)
-    ]
+            "jump": jump if entry.jump is None else entry.jump,
+        }
+        found.append(Node(**alike(entry, Node) | own))
+    return found

@@ -1,7 +1,7 @@
 """Requests for experiments: two builds compared, or versions searched for the first slower one.
 
 The form of `nightbench_experiments`, the API and the command line all make one. `experiments` plans
-and measures it.
+and measures it. The request of an acceptance is here as well.
 """
 
 from __future__ import annotations
@@ -119,9 +119,29 @@ class BisectRequest:
     """Rounds of each test."""
     min_effect: _MinEffect = 0.01
     """The smallest drop to search for; 0.01 is 1 %."""
+    metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
+    """Search for the version that is slower, or that trains differently; an alert has its own."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
     """An alert whose framework version changed; it names what else is empty."""
     outside_hours: bool = False
     left_out: dict[str, tuple[Reason, ...]] = field(default_factory=dict)
     """Nodes that are not used, with the reasons."""
+
+
+@dataclass(frozen=True)
+class AcceptRequest:
+    """The configurations of framework lines that an acceptance tries on a cluster."""
+
+    cluster: Annotated[Line, option("Cluster")]
+    """Cluster to try them on: a file of dags/clusters."""
+    lines: Annotated[Names, option("Lines")] = ()
+    """Framework lines to include [default: all]."""
+    modes: Annotated[Names, option("Configurations")] = ()
+    """Configurations to include, such as `single bf16` [default: all]."""
+    again: Annotated[Switch, option("Again", "How")] = False
+    """Also retest configurations that passed."""
+    untried: Annotated[Switch, option("Untried", "How")] = True
+    """Also try configurations that were never run on such devices."""
+    outside_hours: Annotated[Switch, option("Outside the hours", "How")] = False
+    """Also measure outside the cluster's allowed hours."""

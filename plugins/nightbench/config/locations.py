@@ -12,6 +12,7 @@ from pathlib import Path
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.own_files import CHECKOUT, own_folder
+from nightbench.core.printable import escaped
 
 DAG_FILE = Path("dags/nightbench_dags.py")
 """What makes a folder a project, as `nightbench init` writes it."""
@@ -103,16 +104,18 @@ def find_suites(dags: Path) -> dict[str, Path]:
     """Return the suite files below a `dags` folder by the names of their suites.
 
     They lie in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
-    former. Hidden files are none: an editor's lock, what macOS adds to a copy.
+    former. Hidden files are none: an editor's lock, what macOS adds to a copy. A name that cannot
+    be printed is escaped.
     """
     folder = dags / "suites"
     paths = [*sorted(folder.glob("[!.]*/[!.]*.yaml")), *folder.glob("[!.]*.yaml")]
-    return dict(sorted((path.stem, path) for path in {each.stem: each for each in paths}.values()))
+    return dict(sorted((escaped(name), path) for name, path in {x.stem: x for x in paths}.items()))
 
 
 def find_clusters(dags: Path) -> dict[str, Path]:
     """Return the cluster files below a `dags` folder by the names of their clusters."""
-    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
+    found = sorted((dags / "clusters").glob("[!.]*.yaml"))
+    return {escaped(path.stem): path for path in found}
 
 
 def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:

@@ -191,8 +191,6 @@ def customise(
     """
     catalog = catalog.with_commands(suite)
     chosen = {**suite.builds, **(builds or {})}
-    if repeats is not None and repeats < 1:
-        raise UserError(f"repeats: found {repeats}; expected a whole number of at least 1")
     for line in chosen:
         if line not in catalog.frameworks:
             raise UserError(f"build: {one_of(line, catalog.frameworks)}")

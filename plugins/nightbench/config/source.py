@@ -17,6 +17,7 @@ import yaml
 
 from nightbench.core.complaints import Complaint, Key, describe
 from nightbench.core.errors import UserError
+from nightbench.core.printable import escaped
 
 
 @dataclass(frozen=True, order=True)
@@ -103,9 +104,9 @@ class Document:
 def display(path: Path) -> str:
     """Return the path as a user would type it: relative if it is below the folder."""
     try:
-        return str(path.absolute().relative_to(Path.cwd()))
+        return escaped(str(path.absolute().relative_to(Path.cwd())))
     except ValueError:
-        return str(path)
+        return escaped(str(path))
 
 
 def key_path(key: Sequence[str | int]) -> str:
@@ -116,15 +117,14 @@ def key_path(key: Sequence[str | int]) -> str:
     return text
 
 
-def read_document(path: Path) -> Document:
-    """Read a YAML or JSON file whose top level is a mapping.
+def read_text(path: Path) -> str:
+    """Return the text of a file.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML (a `.json` file: no JSON), or has a key
-            twice.
+        UserError: it cannot be read, or is not UTF-8.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{display(path)}: no such file") from None
     except OSError as error:
@@ -132,6 +132,16 @@ def read_document(path: Path) -> Document:
         raise UserError(f"{display(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML or JSON file whose top level is a mapping.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML (a `.json` file: no JSON), or has a key
+            twice.
+    """
+    text = read_text(path)
     try:
         if path.suffix == ".json" and (plain := _plain_json(text)) is not None:
             if _is_deep(plain):  # newer Pythons parse it, and fail where it is shown

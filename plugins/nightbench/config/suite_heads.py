@@ -6,13 +6,11 @@ must not take the other suites' DAGs with it: its problem becomes the text of it
 """
 
 import dataclasses
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from nightbench.config.locations import find_clusters, find_suites
 from nightbench.config.source import read_document
@@ -59,7 +57,7 @@ class SuiteHead:
 
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""
-    return [_read_head(path) for path in find_suites(dags).values()]
+    return [_read_head(name, path) for name, path in find_suites(dags).items()]
 
 
 def suite_names(dags: Path) -> list[str]:
@@ -71,12 +69,8 @@ def parallel_cases(dags: Path) -> dict[str, int]:
     """How many cases each cluster takes at once; 1 where its file does not say so readably."""
     found: dict[str, int] = {}
     for name, path in find_clusters(dags).items():
-        try:
-            document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            # The plan of a run on it says what is wrong, with the line.
-            document = None
-        limits = document.get("limits") if isinstance(document, dict) else None
+        # The plan of a run on a broken one says what is wrong, with the line.
+        limits = _data(path).get("limits")
         number = limits.get("parallel_cases") if isinstance(limits, dict) else None
         if not isinstance(number, int) or isinstance(number, bool):
             number = 1
@@ -93,17 +87,15 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def _read_head(path: Path) -> SuiteHead:
+def _read_head(name: str, path: Path) -> SuiteHead:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        return SuiteHead(path.stem, problem=_why_unreadable(path))
-    texts = {name: document.get(name) or "" for name in ("description", "owner", "cluster")}
+        document = read_document(path).data
+    except UserError as error:
+        return SuiteHead(name, problem=str(error))
+    texts = {key: document.get(key) or "" for key in ("description", "owner", "cluster")}
     head = SuiteHead(
-        name=path.stem,
-        **{name: value for name, value in texts.items() if isinstance(value, str) and value},
+        name=name,
+        **{key: value for key, value in texts.items() if isinstance(value, str) and value},
         schedule=document.get("schedule"),
     )
     problem = name_problem(head.name)
@@ -112,15 +104,6 @@ def _read_head(path: Path) -> SuiteHead:
     if head.schedule is not None and not is_schedule(head.schedule):
         problem = problem or f"schedule: found {head.schedule!r}; expected {A_SCHEDULE}"
     return dataclasses.replace(head, schedule=None, problem=problem) if problem else head
-
-
-def _why_unreadable(path: Path) -> str:
-    """Return what `nightbench validate` says of a file: its line, and the remedy."""
-    try:
-        read_document(path)
-    except UserError as error:
-        return str(error)
-    return f"{path.name}: changed while it was read; Airflow reads it again within a minute"
 
 
 def is_schedule(value: object) -> bool:
@@ -152,24 +135,23 @@ def command_lines(benchmarks: Path, project: Path | None = None) -> tuple[str, .
     return tuple(name for name, described in lines if described.get("commands"))
 
 
-def _lines(benchmarks: Path, project: Path | None) -> dict[str, dict[str, Any]]:
+def _lines(benchmarks: Path, project: Path | None) -> dict[str, Mapping[str, Any]]:
     found = sorted(layers("frameworks", benchmarks, project).items())
-    return {name: _description(folders[-1] / "framework.json") for name, folders in found}
+    return {name: _data(folders[-1] / "framework.json") for name, folders in found}
 
 
 def workload_scales(benchmarks: Path, project: Path | None = None) -> dict[str, list[str]]:
     """Workloads with their scales."""
     found = {}
     for name, folders in sorted(layers("workloads", benchmarks, project).items()):
-        scales = _description(folders[0] / "spec.json").get("scales")
+        scales = _data(folders[0] / "spec.json").get("scales")
         found[name] = sorted(scales) if isinstance(scales, dict) else []
     return found
 
 
-def _description(path: Path) -> dict[str, Any]:
-    """The JSON object of a folder; empty where it is broken, which the plan says with its line."""
+def _data(path: Path) -> Mapping[str, Any]:
+    """The data of a file; empty where it is broken, which the plan says with its line."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_document(path).data
+    except UserError:
         return {}
-    return document if isinstance(document, dict) else {}

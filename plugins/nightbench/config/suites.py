@@ -1,9 +1,10 @@
 """Reads a suite stage by stage: its file at a scale, validated, expanded into cases, checked."""
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nightbench.config import locations
 from nightbench.config.builds import read_builds
@@ -16,10 +17,11 @@ from nightbench.config.scales import at_scale, scales_of
 from nightbench.config.schema import ProtocolFile
 from nightbench.config.source import display, read_document
 from nightbench.config.suite_heads import command_lines, workload_scales
+from nightbench.config.validate import alike
 from nightbench.config.written_suite import WrittenSuite, validate_suite
 from nightbench.core.budget import PRIORITY
 from nightbench.core.complaints import Complaint, one_of
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import Catalog, Cluster, Protocol, Suite, SuiteTable
 
 
@@ -29,10 +31,18 @@ def load_suite(
     *,
     cluster: Cluster | None = None,
     scale: str | None = None,
-    untried: bool = False,
 ) -> Suite:
     """Return the suite of `suite_and_cluster`."""
-    return suite_and_cluster(path, catalog, cluster=cluster, scale=scale, untried=untried)[0]
+    return suite_and_cluster(path, catalog, cluster=cluster, scale=scale)[0]
+
+
+def readable_suites(files: Mapping[str, Path], catalog: Catalog) -> dict[str, Suite]:
+    """Return the suites of these files by name; the log says what is wrong with the others."""
+    found, errors = dict[str, Suite](), ItemErrors()
+    for name, path in files.items():
+        with errors.of(f"suite {name} is left out"):
+            found[name] = load_suite(path, catalog)
+    return found
 
 
 def suite_and_cluster(
@@ -77,38 +87,28 @@ def suite_and_cluster(
     if file is None or document.problems or cluster is None:
         raise document.error
     measured = [each for each in cases if each.case.case_id not in skipped]
-    suite = Suite(
-        name=file.suite,
-        owner=file.owner,
-        cluster=cluster.name,
-        cases=tuple(dict.fromkeys(each.case for each in measured)),
-        protocol=_protocol(file.protocol),
-        description=file.description,
-        schedule=file.schedule,
-        builds=builds,
-        reference=reference,
-        untried=untried,
-        env=file.env,
-        role_env=file.role_env,
-        policy=file.policy,
-        alerts=file.alerts,
-        repeat_timeout_s=file.timeouts.repeat,
-        progress_timeout_s=file.timeouts.progress,
-        source=str(path),
-        scale=written.scale,
-        commands=commands,
-        tables=tuple(_table(name, each, cases) for name, each in file.tables.items()),
-        skipped=skipped,
-        night=file.night,
-        priorities={
+    own: dict[str, Any] = {
+        "name": file.suite,
+        "cluster": cluster.name,
+        "cases": tuple(dict.fromkeys(each.case for each in measured)),
+        "protocol": _protocol(file.protocol),
+        "builds": builds,
+        "reference": reference,
+        "untried": untried,
+        "repeat_timeout_s": file.timeouts.repeat,
+        "progress_timeout_s": file.timeouts.progress,
+        "source": str(path),
+        "scale": written.scale,
+        "commands": commands,
+        "tables": tuple(_table(name, each, cases) for name, each in file.tables.items()),
+        "skipped": skipped,
+        "priorities": {
             each.case.case_id: each.block.priority
             for each in measured
             if each.block.priority != PRIORITY
         },
-        routes=file.routes,
-        publish=file.publish,
-    )
-    return suite, cluster
+    }
+    return Suite(**alike(file, Suite) | own), cluster
 
 
 def _table(name: str, table: SuiteTable, cases: Iterable[WrittenCase]) -> SuiteTable:
@@ -118,14 +118,12 @@ def _table(name: str, table: SuiteTable, cases: Iterable[WrittenCase]) -> SuiteT
 
 def _protocol(file: ProtocolFile) -> Protocol:
     repeats = file.repeats
-    return Protocol(
-        warmup_steps=file.warmup_steps,
-        measured_steps=file.measured_steps,
-        min_seconds=file.min_seconds,
-        repeats=repeats.max,
-        min_repeats=repeats.min if repeats.confidence is not None else None,
-        confidence=repeats.confidence,
-    )
+    own: dict[str, Any] = {
+        "repeats": repeats.max,
+        "min_repeats": repeats.min if repeats.confidence is not None else None,
+        "confidence": repeats.confidence,
+    }
+    return Protocol(**alike(file, Protocol) | own)
 
 
 def _own_cluster(

@@ -110,13 +110,27 @@ def checked(kind: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         UserError: what is wrong with the first field that is.
     """
-    filled = {name: value for name, value in values.items() if value not in (None, "", [])}
+    return parsed(kind, {k: value for k, value in values.items() if value not in (None, "", [])})
+
+
+def parsed(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a request from the values of its fields as they are.
+
+    Raises:
+        UserError: what is wrong with the first field that is.
+    """
     try:
-        return TypeAdapter(kind).validate_python(filled)
+        return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         wrong = _complaint(kind, (), dict(error.errors(include_url=False)[0]))
         said = f"is missing; expected: {wrong.message}" if wrong.is_missing else wrong.message
         raise UserError(f"{key_path(wrong.key)}: {said}") from None
+
+
+def alike(file: BaseModel, kind: type[Any]) -> dict[str, Any]:
+    """Return the values of a section that a dataclass of the program has under the same names."""
+    names = {each.name for each in dataclasses.fields(kind)} & type(file).model_fields.keys()
+    return {name: getattr(file, name) for name in names}
 
 
 def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:

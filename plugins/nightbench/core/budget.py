@@ -188,21 +188,15 @@ def fit(candidates: Sequence[Candidate], window: NightWindow, lanes: int = 1) ->
     for each in by_priority_and_age(candidates) if window.end else candidates:
         lane = min(range(len(free)), key=lambda number: free[number])
         start = max([free[lane], *(held.get(name, window.start) for name in each.holds)])
-        reason = _refusal(each, window, start)
+        reason, known = _refusal(each, window, start), (each.case_id, each.seconds, each.guessed)
         if reason is not None:
-            outside.append(_entry(each, left_out=reason))
+            outside.append(NightPlanEntry(*known, left_out=reason))
             continue
         end = start + timedelta(seconds=each.seconds)
         free[lane] = end
         held.update(dict.fromkeys(each.holds, end))
-        inside.append(_entry(each, start=start))
+        inside.append(NightPlanEntry(*known, start=start))
     return NightPlan(window, (*inside, *outside))
-
-
-def _entry(
-    case: Candidate, start: datetime | None = None, left_out: Reason | None = None
-) -> NightPlanEntry:
-    return NightPlanEntry(case.case_id, case.seconds, case.guessed, start, left_out)
 
 
 def by_priority_and_age(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -4,6 +4,7 @@ The `frameworks/` and `workloads/` of a project lie over those in `benchmarks/`.
 """
 
 import hashlib
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def _visible_folders(folder: Path) -> list[Path]:
 def shipped_files(benchmarks: Path, project: Path | None = None) -> list[tuple[str, Path]]:
     """All files that belong to the shipped tree, by their path in it, sorted.
 
-    Hidden files and folders, compiled Python and links that lead out of the tree are left out.
+    Hidden files and folders, compiled Python, links that lead out of the tree and files that cannot
+    be read are left out.
     """
     found = dict(_files(benchmarks))
     for kind in ("frameworks", "workloads") if project else ():
@@ -60,11 +62,15 @@ def _files(folder: Path) -> list[tuple[str, Path]]:
         relative = path.relative_to(root)
         if any(part.startswith(".") or part in IGNORED_FOLDERS for part in relative.parts):
             continue
-        if path.suffix in IGNORED_SUFFIXES or not path.is_file():
+        if path.suffix in IGNORED_SUFFIXES or not _is_readable(path):
             continue
         if not path.is_symlink() or path.resolve().is_relative_to(root):
             found.append((relative.as_posix(), path))
     return found
+
+
+def _is_readable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.R_OK)
 
 
 def code_digest(benchmarks: Path, project: Path | None = None) -> str:

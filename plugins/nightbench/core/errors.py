@@ -1,6 +1,11 @@
 """The errors that a user can do something about."""
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
 
 LONGEST_VALUE = 200
 """Characters of a value that is echoed in quotes."""
@@ -22,6 +27,25 @@ class UserError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(bounded(message))
+
+
+class ItemErrors(dict[str, Exception]):
+    """Reads items of many: the error of one is logged and kept, and the others continue.
+
+    errors = ItemErrors()
+    for run in runs:
+        with errors.of(f"run {run.run_id}"):
+            ...
+    """
+
+    @contextmanager
+    def of(self, item: str) -> Iterator[None]:
+        """Keep the error of an item: what a user can fix, or a file that cannot be reached."""
+        try:
+            yield
+        except (UserError, OSError) as error:
+            log.error("%s: %s", item, error)
+            self[item] = error
 
 
 class WarehouseUnavailable(UserError):

@@ -18,10 +18,12 @@ class Flame:
     """More than in the other build."""
 
 
-def flames(
-    of: Mapping[str, float], other: Mapping[str, float], least: float = 0.002
-) -> list[Flame]:
-    """Return the flame graph of some stacks; what is narrower than `least` is left out."""
+LEAST = 0.002
+"""Width of the graph's below which a rectangle is left out."""
+
+
+def flames(of: Mapping[str, float], other: Mapping[str, float]) -> list[Flame]:
+    """Return the flame graph of some stacks."""
     totals, others = _totals(of), _totals(other)
     whole = sum(seconds for path, seconds in totals.items() if len(path) == 1)
     if not whole:
@@ -31,7 +33,7 @@ def flames(
     def place(children: Iterable[tuple[str, ...]], left: float) -> None:
         for path in sorted(children):
             width = totals[path] / whole
-            if width >= least:
+            if width >= LEAST:
                 grown_s = totals[path] - others.get(path, 0.0)
                 found.append(Flame(path[-1], left, width, len(path) - 1, totals[path], grown_s))
                 place(below.get(path, ()), left)

@@ -1,19 +1,44 @@
 """Losses that show whether a case trains as before: means over trainers, ranges over repeats."""
 
+import json
 import math
 import statistics
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from nightbench.core.model import RankResult, RepeatSummary
+from nightbench.core.model import RankResult, RepeatSummary, TrainingKind
 
 MEAN_STEPS = 10
 """Steps of the window whose mean loss is compared over nights: a window has at least these."""
+
+
+@dataclass(frozen=True)
+class LaunchLosses:
+    """Losses of a launch, or of the launches of a night."""
+
+    figures: Mapping[str, tuple[float, float]]
+    """Lowest and highest of each figure of `training_losses`."""
+    curve: tuple[float, ...] = ()
+    """Loss of the first step, and of each step of the window."""
+
+
+def trained_differently(result: Mapping[str, Any]) -> list[str]:
+    """Return the cases of a comparison's result of which B trains differently from A."""
+    return [
+        str(case["case_id"])
+        for case in result["cases"]
+        if (case.get("training") or {}).get("kind") == TrainingKind.CHANGED
+    ]
 
 
 def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     """Return the mean losses that `detection.training` compares; None without losses.
 
     `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
+    `conditions` is a checksum of the trainers' conditions; `skipped` counts the updates that a loss
+    scale left out.
     """
     if not trainers or not all(rank.loss_window for rank in trainers):
         return None
@@ -32,7 +57,27 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     }
     if not all(map(math.isfinite, means.values())):
         return None
+    conditions = [rank.conditions for rank in trainers]
+    if all(conditions):
+        means["conditions"] = zlib.crc32(json.dumps(conditions, sort_keys=True).encode())
+    skipped = [rank.skipped_updates for rank in trainers if rank.skipped_updates is not None]
+    if skipped:
+        means["skipped"] = max(skipped)
     return means | {"steps": steps, "mean_of": counted}
+
+
+def loss_curve(trainers: Sequence[RankResult]) -> tuple[float, ...]:
+    """Return the mean loss over trainers of the first step and of each step of the window.
+
+    Empty if a trainer recorded none.
+    """
+    curves = [(rank.loss_first, *rank.loss_window) for rank in trainers]
+    known = [
+        [math.nan if loss is None else loss for loss in curve] for curve in curves if len(curve) > 1
+    ]
+    if not known or len(known) < len(curves):
+        return ()
+    return tuple(statistics.fmean(losses) for losses in zip(*known, strict=False))
 
 
 def losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:

@@ -225,7 +225,6 @@ def rights(cluster: str, policy: KubernetesPolicy, account: str) -> list[_Object
     }
     rules = [{"apiGroups": [g], "resources": [r], "verbs": list(verbs)} for g, r, verbs in RULES]
     group = "rbac.authorization.k8s.io"
-    ours = {"matchLabels": {NAME: APP}}
     return [
         {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": dict(meta), "rules": rules},
         {
@@ -243,9 +242,9 @@ def rights(cluster: str, policy: KubernetesPolicy, account: str) -> list[_Object
             "metadata": dict(meta),
             "spec": {
                 # Pods of a gang reach each other, and nothing else reaches them.
-                "podSelector": ours,
+                "podSelector": {"matchLabels": {NAME: APP}},
                 "policyTypes": ["Ingress"],
-                "ingress": [{"from": [{"podSelector": ours}]}],
+                "ingress": [{"from": [{"podSelector": {"matchLabels": {NAME: APP}}}]}],
             },
         },
     ]

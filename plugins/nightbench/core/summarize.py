@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 from nightbench.core.losses import losses_of_repeats, training_losses
 from nightbench.core.model import (
+    FIGURES,
     Build,
     Case,
     CaseStatus,
     ClockOffset,
+    Figures,
     Measurement,
     RankResult,
     Reason,
@@ -139,11 +141,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     return dataclasses.replace(
         summary,
         drift=_drift(trainers),
-        time_to_first_step_s=_largest(r.time_to_first_step_s for r in trainers),
-        peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
-        peak_allocator_bytes=_largest(r.peak_allocator_bytes for r in trainers),
-        sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in trainers),
-        data_wait_s=_largest(r.data_wait_s for r in trainers),
+        **_figures(trainers, _largest),
         power_w=record.power_w,
         power_absent=record.power_absent,
         loss_first=statistics.fmean(first_losses) if first_losses else None,
@@ -272,6 +270,16 @@ def _largest(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
+def _figures(
+    results: Sequence[Figures], of_times: Callable[[Iterable[Any]], Any]
+) -> dict[str, Any]:
+    """Return the figures of several results: times by `of_times`, the largest number of bytes."""
+    return {
+        name: (of_times if name.endswith("_s") else _largest)(getattr(r, name) for r in results)
+        for name in FIGURES
+    }
+
+
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
@@ -336,11 +344,7 @@ def summarize_case(
         **describe([r.throughput for r in counted if r.throughput is not None]),
         framework_version=next(_versions(case.framework, records), None),
         python=" and ".join(sorted({*_versions("python", records)})) or None,
-        time_to_first_step_s=_median(r.time_to_first_step_s for r in counted),
-        peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
-        peak_allocator_bytes=_largest(r.peak_allocator_bytes for r in counted),
-        sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in counted),
-        data_wait_s=_median(r.data_wait_s for r in counted),
+        **_figures(counted, _median),
         power_w=_median(r.power_w for r in counted),
         joules_per_unit=_median(joules),
         energy_absent=silent[0] if silent and not joules else None,

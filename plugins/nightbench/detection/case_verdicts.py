@@ -6,8 +6,8 @@ from dataclasses import replace
 from nightbench.core.model import (
     CaseStatus,
     HistoryPoint,
+    MeasuredCase,
     Measurement,
-    Reason,
     RegressionPolicy,
     Run,
     Verdict,
@@ -18,19 +18,24 @@ from nightbench.detection.change_detector import ChangeDetector, judge_nights
 from nightbench.detection.detector import Judgement, segment
 from nightbench.detection.node_modes import Modes, modes_of
 
+_UNMEASURED = {
+    CaseStatus.CANCELLED: VerdictKind.MISSING,
+    CaseStatus.UNAVAILABLE: VerdictKind.UNAVAILABLE,
+    CaseStatus.FAILED: VerdictKind.FAILED,
+}
+
 
 def judge_cases(
     run: Run,
     planned: Iterable[str],
-    measured: Mapping[str, Measurement],
+    measured: Mapping[str, MeasuredCase],
     histories: Mapping[str, Sequence[HistoryPoint]],
     policy: RegressionPolicy,
-    not_judged: Mapping[str, str] | None = None,
     controls: Mapping[str, Mapping[str, float]] | None = None,
     with_smallest: bool = True,
     placed: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
-) -> list[tuple[Verdict, Judgement | None]]:
-    """Return the verdict of each planned case with the detector's judgement; None without a value.
+) -> tuple[list[Verdict], dict[str, Judgement]]:
+    """Return the verdicts of planned cases, and the judgements of those with a value by case_id.
 
     Those of large runs are judged on several processors.
 
@@ -40,7 +45,6 @@ def judge_cases(
         measured: by case_id; a planned case without one is `missing`.
         histories: good nightly points by case_id, oldest first, without this run's own.
         policy: the suite's.
-        not_judged: case_id of what was measured without the policy's metric -> why there is none.
         controls: of the nodes, by case_id and run_id.
         with_smallest: look for smallest slowdown and drift, too.
         placed: as of `modes_of_cases`.
@@ -48,27 +52,25 @@ def judge_cases(
     Raises:
         UserError: a process that judges was ended from outside.
     """
-    lacks, measures = not_judged or {}, controls or {}
-    found: dict[str, tuple[Verdict, Judgement | None]] = {}
+    measures = controls or {}
+    found: dict[str, Verdict] = {}
     tonight: dict[str, HistoryPoint] = {}
     case_ids = list(planned)
 
     for case_id in case_ids:
         each = measured.get(case_id)
-        lacking = _lacking(each, lacks.get(case_id))
-        if each is not None and lacking is None:
-            tonight[case_id] = point_of(run, each)
-        elif lacking is not None:
-            history = nights_before(run, histories.get(case_id, ()))
-            verdict = Verdict(
-                case_id,
-                run.cluster,
-                run.run_id,
-                *lacking,
-                history=len(history),
-                last_good_run_id=_run_id(history[-1] if history else None),
-            )
-            found[case_id] = verdict, None
+        if each is not None and each.point is not None:
+            tonight[case_id] = each.point
+            continue
+        history = nights_before(run, histories.get(case_id, ()))
+        found[case_id] = Verdict(
+            case_id,
+            run.cluster,
+            run.run_id,
+            *_lacking(each),
+            history=len(history),
+            last_good_run_id=_run_id(history[-1] if history else None),
+        )
     nights = (
         (
             ChangeDetector(
@@ -81,13 +83,10 @@ def judge_cases(
         )
         for case_id, point in tonight.items()
     )
-    judged = judge_nights(nights, len(tonight), policy)
-    for (case_id, point), judgement in zip(tonight.items(), judged, strict=True):
-        found[case_id] = verdict_of(case_id, run.cluster, point, judgement), judgement
-    return [
-        (replace(verdict, metric=policy.metric), each)
-        for verdict, each in (found[case_id] for case_id in case_ids)
-    ]
+    judgements = dict(zip(tonight, judge_nights(nights, len(tonight), policy), strict=True))
+    for case_id, judgement in judgements.items():
+        found[case_id] = verdict_of(case_id, run.cluster, tonight[case_id], judgement)
+    return [replace(found[case_id], metric=policy.metric) for case_id in case_ids], judgements
 
 
 def nights_before(run: Run, history: Iterable[HistoryPoint]) -> list[HistoryPoint]:
@@ -96,24 +95,21 @@ def nights_before(run: Run, history: Iterable[HistoryPoint]) -> list[HistoryPoin
 
 
 def modes_of_cases(
-    run: Run,
-    measured: Mapping[str, Measurement],
+    measured: Mapping[str, MeasuredCase],
     histories: Mapping[str, Sequence[HistoryPoint]],
     placed: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> dict[str, Modes]:
     """Return the node modes of each series that has them, with its earlier nights, by case_id.
 
     Args:
-        run: the run that is judged.
         measured: by case_id.
         histories: good nightly points by case_id, oldest first, without this run's own.
         placed: case_id -> run_id -> nodes; the nodes of most runs under an empty run_id.
     """
     found: dict[str, Modes] = {}
     for case_id, nodes in placed.items():
-        history, each = histories.get(case_id, ()), measured[case_id]
-        if len(nodes) > 1 and each.throughput is not None and history:
-            tonight = point_of(run, each)
+        history, tonight = histories.get(case_id, ()), measured[case_id].point
+        if len(nodes) > 1 and tonight is not None and history:
             modes = modes_of([*segment(history, tonight), tonight], nodes)
             if modes is not None:
                 by_run = {point.run_id: point for point in modes.points}
@@ -164,29 +160,30 @@ def verdict_of(case_id: str, cluster: str, tonight: HistoryPoint, judgement: Jud
     )
 
 
-def _lacking(
-    measurement: Measurement | None, not_judged: str | None
-) -> tuple[VerdictKind, str] | None:
-    """Return the verdict on a case without a value that can be judged; None for all others."""
-    if measurement is None:
+def measured_case(run: Run, measurement: Measurement) -> MeasuredCase:
+    """Return a measurement that no warehouse has stored, as a verdict needs it."""
+    counts = measurement.status is CaseStatus.OK and not measurement.quarantined
+    return MeasuredCase(
+        measurement.case.case_id,
+        measurement.status,
+        measurement.reasons,
+        measurement.quarantine_reasons,
+        point_of(run, measurement) if counts and measurement.throughput is not None else None,
+    )
+
+
+def _lacking(measured: MeasuredCase | None) -> tuple[VerdictKind, str]:
+    """Return the verdict on a case without a value that can be judged, and its sentence."""
+    if measured is None:
         return VerdictKind.MISSING, "Planned, but the run has no result."
-    if measurement.status is CaseStatus.CANCELLED:
-        return VerdictKind.MISSING, _why(measurement.reasons)
-    if measurement.status is CaseStatus.UNAVAILABLE:
-        return VerdictKind.UNAVAILABLE, _why(measurement.reasons)
-    if measurement.status is CaseStatus.FAILED:
-        return VerdictKind.FAILED, _why(measurement.reasons)
-    if not_judged and not measurement.quarantined:
-        return VerdictKind.INSUFFICIENT_DATA, f"Not judged: {not_judged}."
-    if measurement.quarantined or measurement.throughput is None:
-        reasons = measurement.quarantine_reasons or measurement.reasons
-        return VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}"
-    return None
+    if measured.status in _UNMEASURED:
+        why = sentences(measured.reasons) or "the measurement failed without a reason"
+        return _UNMEASURED[measured.status], why
+    if measured.not_judged:
+        return VerdictKind.INSUFFICIENT_DATA, f"Not judged: {measured.not_judged}."
+    reasons = measured.quarantine_reasons or measured.reasons
+    return VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}"
 
 
 def _run_id(point: HistoryPoint | None) -> str | None:
     return (point.run_id or None) if point else None
-
-
-def _why(reasons: Sequence[Reason]) -> str:
-    return sentences(reasons) or "the measurement failed without a reason"

@@ -15,6 +15,7 @@ from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.core.budget import duration
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
+from nightbench.core.model import TrainingKind
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
     bisect_document,
@@ -240,7 +241,16 @@ class _Bisect:
                 "not a version. Fix the nodes, then continue: nightbench compare bisect --resume "
                 f"{self.folder.run_id}"
             )
-        _end(step, *judged(row, step["min_effect"]))
+        if self.request.metric == "training" and row["n"]:
+            _end(step, *judged_training(row["training"]))
+        else:
+            _end(step, *judged(row, step["min_effect"]))
+
+
+def judged_training(found: Mapping[str, Any]) -> tuple[VersionResult, str]:
+    """Return whether the newer version trains as the older one, and why."""
+    results = {TrainingKind.CHANGED: VersionResult.BAD, TrainingKind.SAME: VersionResult.GOOD}
+    return results.get(TrainingKind(found["kind"]), VersionResult.UNSURE), found["sentence"]
 
 
 def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, str]:

@@ -20,6 +20,8 @@ from nightbench.core.run_plan import build_of
 from nightbench.experiments.engine import ExperimentContext, unfit_nodes
 from nightbench.experiments.experiment_spool import Document, read_request, store_request
 from nightbench.experiments.version_search import (
+    SPEED,
+    TRAINING,
     EndedStep,
     SearchState,
     StepKind,
@@ -76,6 +78,7 @@ def _of_alert(request: BisectRequest, alert_id: int, warehouse: Warehouse) -> Bi
         bad=request.bad or change["bad"].partition("+")[0],
         case_id=request.case_id or case_id,
         suite=request.suite or change["suite"],
+        metric="training" if alert["metric"] == "training" else request.metric,
         cluster=request.cluster or cluster,
     )
 
@@ -155,7 +158,7 @@ def store_bisect(
         UserError: the id belongs to another request.
     """
     document = to_document(request)
-    free = ("budget_s", "most_tests", "outside_hours", "left_out")
+    free = ("budget_s", "most_tests", "outside_hours", "left_out", "metric")
     identity = {key: value for key, value in document.items() if key not in free}
     names = {"suite": suite, "cluster": cluster}
     store_request(folder, ExperimentKind.BISECT, document, identity, requested_by, **names)
@@ -194,7 +197,10 @@ def read_state(folder: RunSpool) -> SearchState:
         for s in read_steps(folder)
         if s["status"] == "ended"
     ]
-    return search_state(request_of(folder).versions, ended)
+    request = request_of(folder)
+    return search_state(
+        request.versions, ended, TRAINING if request.metric == "training" else SPEED
+    )
 
 
 def bisect_document(folder: RunSpool, state: str = "running", stopped: str = "") -> Document:
@@ -210,6 +216,7 @@ def bisect_document(folder: RunSpool, state: str = "running", stopped: str = "")
         "alert_id": request.alert_id,
         "case_id": request.case_id,
         "line": request.line,
+        "metric": request.metric,
         "good": request.versions[0],
         "bad": request.versions[-1],
         "versions": list(request.versions),

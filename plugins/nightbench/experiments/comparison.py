@@ -37,9 +37,10 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.placement import NodesAway, place
-from nightbench.core.run_plan import RunPlan, resolve
+from nightbench.core.run_plan import CasePlan, RunPlan, resolve
 from nightbench.core.sentences import sentences
 from nightbench.core.variants import with_nodes_for
+from nightbench.detection.paired_training import compare_training, traits_of
 from nightbench.experiments import paired_statistics, rounds
 from nightbench.experiments.experiment_spool import Document, store_request
 from nightbench.experiments.paired_statistics import RatioEstimate
@@ -322,7 +323,8 @@ def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = No
     rows: list[Document] = []
     estimates: list[RatioEstimate] = []
     for case in plan.cases:
-        done = rounds.progress(case.order, ended_launches(folder, case.case_id))
+        launches = ended_launches(folder, case.case_id)
+        done = rounds.progress(case.order, launches)
         ratios = [each.ratio for each in done.rounds]
         found = paired_statistics.estimate(ratios, plan.min_effect, level, plan.seed)
         estimates.append(found)
@@ -332,6 +334,7 @@ def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = No
                 "unit": case.unit,
                 "nodes": case.nodes,
                 **dataclasses.asdict(found),
+                **_training(case, launches),
                 "order": [_order(each.order) for each in done.rounds],
                 "rounds": [
                     {**dataclasses.asdict(each), "order": _order(each.order), "ratio": each.ratio}
@@ -365,6 +368,18 @@ def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = No
     }
 
 
+def _training(case: ComparedCase, launches: Sequence[Launch]) -> Document:
+    """Return whether B trains as A does, and the losses of their launches."""
+    job, builds = case.jobs[Arm.A], {job.build for job in case.jobs.values()}
+    a, b = ([each.losses for each in launches if each.arm is arm and each.losses] for arm in Arm)
+    traits, warmup = traits_of(CasePlan.of(job, case.workload)), job.protocol.warmup_steps
+    found = compare_training(a, b, traits, warmup=warmup, is_one_build=len(builds) == 1)
+    return {
+        "training": to_document(found),
+        "losses": {"a": [each.figures for each in a], "b": [each.figures for each in b]},
+    }
+
+
 def _order(arms: Sequence[Arm]) -> str:
     return "".join(arm.upper() for arm in arms)
 
@@ -385,5 +400,4 @@ def withdraw_result(folder: RunSpool) -> None:
 
 def saved_result(folder: RunSpool) -> Document | None:
     """Return the stored result; None while there is none."""
-    found: Document | None = read_json(folder.folder / "result.json")
-    return found
+    return read_json(folder.folder / "result.json")

@@ -1,4 +1,4 @@
-"""Measures a suspected regression again: the last good build and the night's, on the same nodes.
+"""Measures a suspected change again: the last good build and the night's, on the same nodes.
 
 Once more on other nodes, where the cluster has them. Each place is a comparison, so another process
 can resume after the last launch that has ended. Where both builds are the same, the rounds launch

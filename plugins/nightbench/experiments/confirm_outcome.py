@@ -1,19 +1,23 @@
-"""The outcome of a suspected regression that was measured again. Pure.
+"""The outcome of a suspected change that was measured again. Pure.
 
 The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
 half way, or at the suite's smallest change where that is nearer. An interval wholly below it
-confirms, one wholly above it does not, and one that contains it is inconclusive.
+confirms, one wholly above it does not, and one that contains it is inconclusive. A change of
+training is decided by the losses of the launches, as a night decides it.
 """
 
 import dataclasses
 
 from nightbench.config.experiment_requests import LEAST_ROUNDS
-from nightbench.core.model import Build
+from nightbench.core.documents import from_document
+from nightbench.core.losses import LaunchLosses
+from nightbench.core.model import Build, TrainingKind
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
+from nightbench.detection.paired_training import PairedTraining, compare_training
 from nightbench.experiments import paired_statistics
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.rounds import Arm
-from nightbench.night.suspected_regressions import SuspectedRegression
+from nightbench.night.suspected_regressions import SuspectedRegression, TrainedBefore
 
 
 def decide(low: float | None, high: float | None, effect: float) -> ConfirmationResult:
@@ -39,10 +43,11 @@ def confirmation(
     """
     found = _read(suspect, builds, here)
     if builds is None:
+        level = f"the baseline of {suspect.baseline:.4g}"
         what = (
             f"Nothing of the framework changed since the last good night, so "
-            f"{_label(suspect.bad, suspect.bad_version)} was measured again against the baseline "
-            f"of {suspect.baseline:.4g}"
+            f"{_label(suspect.bad, suspect.bad_version)} was measured again against "
+            f"{'the losses of the last good nights' if suspect.trained else level}"
         )
     else:
         good, bad = builds
@@ -52,6 +57,8 @@ def confirmation(
         )
     if found.rounds < LEAST_ROUNDS:
         parts = [f"{what}: {_why_few(here)}"]
+    elif suspect.trained is not None:
+        parts = [f"{what}: {found.sentence}"]
     else:
         lost = f"while the night lost {-suspect.change:.1%}"
         if suspect.low is not None and suspect.high is not None:
@@ -63,7 +70,8 @@ def confirmation(
         parts.append(f"on other nodes: {there}")
     elif there is not None:
         other = _read(suspect, builds, there)
-        parts.append(f"{_figures(other, there)}: {_words(other.outcome, builds)}")
+        words = f"{_figures(other, there)}: {_words(other.outcome, builds)}"
+        parts.append(other.sentence if suspect.trained and other.sentence else words)
     return dataclasses.replace(found, sentence="; ".join(parts) + ".")
 
 
@@ -88,6 +96,8 @@ def _read(
 ) -> Confirmation:
     (row,) = result["cases"]
     effect = result["min_effect"]
+    if suspect.trained is not None:
+        return _read_training(suspect.trained, builds, row)
     if builds is not None:
         ratio, low, high, n = row["ratio"], row["low"], row["high"], row["n"]
     else:
@@ -95,6 +105,23 @@ def _read(
         level = paired_statistics.estimate([v / suspect.baseline for v in launches], effect)
         ratio, low, high, n = level.ratio, level.low, level.high, level.n
     return Confirmation(decide(low, high, effect), "", ratio, low, high, n)
+
+
+def _read_training(
+    trained: TrainedBefore, builds: tuple[Build, Build] | None, row: Document
+) -> Confirmation:
+    """Return whether the night's build still trains otherwise than the last good one, or night."""
+    a, b = ([LaunchLosses(each) for each in row["losses"][arm]] for arm in Arm)
+    found = from_document(PairedTraining, row["training"])
+    if builds is None:
+        a, b = [LaunchLosses(night) for night in trained.nights], [*a, *b]
+        found = compare_training(a, b, trained.traits, is_one_build=True)
+    outcome = {
+        TrainingKind.CHANGED: ConfirmationResult.CONFIRMED,
+        TrainingKind.SAME: ConfirmationResult.NOT_CONFIRMED,
+    }.get(found.kind, ConfirmationResult.INCONCLUSIVE)
+    sentence = f"on {', '.join(row['nodes'])} {found.sentence}: {_SAID[outcome]}"
+    return Confirmation(outcome, sentence, rounds=len(b))
 
 
 def _figures(found: Confirmation, result: Document) -> str:
@@ -110,6 +137,13 @@ def _figures(found: Confirmation, result: Document) -> str:
 def _why_few(result: Document) -> str:
     row = result["cases"][0]
     return f"{row['n']} of {result['rounds']} rounds: {row['stopped'] or 'too few'}"
+
+
+_SAID = {
+    ConfirmationResult.CONFIRMED: "the change is confirmed",
+    ConfirmationResult.NOT_CONFIRMED: "the change is not confirmed",
+    ConfirmationResult.INCONCLUSIVE: "inconclusive",
+}
 
 
 def _words(outcome: ConfirmationResult, builds: tuple[Build, Build] | None) -> str:

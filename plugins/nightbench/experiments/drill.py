@@ -32,7 +32,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.detection import Judgement, judge_cases
-from nightbench.detection.case_verdicts import point_of
+from nightbench.detection.case_verdicts import measured_case, point_of
 from nightbench.detection.changes import FEWEST
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
 from nightbench.gang import Shipment, Target, case_runner
@@ -259,16 +259,18 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
         measurement = build_bundle(folder).cases[0].measurement
         if measurement is None:
             raise UserError(f"{folder.run_id}: yielded no result")
-        ((verdict, judgement),) = judge_cases(
+        (verdict,), judgements = judge_cases(
             plan.run,
             [drill.case_id],
-            {drill.case_id: measurement},
+            {drill.case_id: measured_case(plan.run, measurement)},
             {drill.case_id: history},
             plan.policy,
         )
         sleep_s = slow_s if number >= drill.first_slow else 0.0
         opened = bool(life.night(verdict, plan.run.started_at).to_open)
-        found.append(DrillNight(number, sleep_s, measurement, verdict, judgement, opened))
+        found.append(
+            DrillNight(number, sleep_s, measurement, verdict, judgements.get(drill.case_id), opened)
+        )
         if measurement.status is CaseStatus.OK and not measurement.quarantined:
             history.append(point_of(plan.run, measurement))
     return found

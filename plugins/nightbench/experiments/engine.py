@@ -15,6 +15,7 @@ from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.errors import WarehouseUnavailable
+from nightbench.core.losses import LaunchLosses, loss_curve
 from nightbench.core.model import (
     CaseStatus,
     Catalog,
@@ -284,7 +285,12 @@ class _Measurement:
             refused = [summary.problem]
         if refused or summary.throughput is None:
             return Launch(of_round, arm, "failed", None, tuple(refused))
-        return Launch(of_round, arm, "ok", summary.throughput)
+        losses = None
+        if summary.losses is not None:
+            figures = {name: (value, value) for name, value in summary.losses.items()}
+            trainers = [rank for rank in record.ranks if rank.measured]
+            losses = LaunchLosses(figures, loss_curve(trainers))
+        return Launch(of_round, arm, "ok", summary.throughput, losses=losses)
 
 
 def launch_job(folder: RunSpool, case: ComparedCase, arm: Arm, number: int) -> JobSpec:

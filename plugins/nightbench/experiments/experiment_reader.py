@@ -102,6 +102,7 @@ def _case(
         "level": level,
         "verdict": last and str(last.verdict),
         "sentence": last and last.sentence,
+        "training": (ended or {}).get("training"),
         "ratio": last and last.ratio,
         "low": last and last.low,
         "high": last and last.high,

@@ -10,11 +10,11 @@ from nightbench.experiments.rounds import Arm, Launch
 from nightbench.experiments.version_search import SearchState
 from nightbench.gang.progress import GangEvent
 from nightbench.nodes import NodesOut
+from nightbench.report.live_view import NOTABLE, CaseState
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 
 _QUIET_S = 30.0
-_NOTABLE = ("ship", "provision", "lost", "back", "cancel")
 
 
 class ComparisonReporter:
@@ -57,7 +57,7 @@ class ComparisonReporter:
 
     def gang_event(self, event: GangEvent) -> None:
         """Say what happened on a node, where it is worth a line."""
-        if self._all_events or event.kind in _NOTABLE:
+        if self._all_events or event.kind in NOTABLE:
             self.say(f"  {event}")
 
     def launch_begins(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> None:
@@ -80,13 +80,9 @@ class ComparisonReporter:
             return
         assert self._folder is not None
         case, number, label = self._now
-        progress = self._folder.case(case.case_id, number).progress() or {}
-        parts = [str(progress.get("state") or "preparing")]
-        if progress.get("phase") and progress.get("step") is not None:
-            parts.append(f"{progress['phase']} step {progress['step']}")
-        if progress.get("message"):
-            parts.append(str(progress["message"]))
-        self.say(f"  {label}: {' · '.join(parts)}")
+        progress = self._folder.case(case.case_id, number).progress()
+        state = CaseState(case.case_id, case.unit, None, progress)
+        self.say(f"  {label}: {state.words() or 'preparing'}")
 
     def step_begins(self, step: Document) -> None:
         """Say which versions a bisect compares."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nightbench.core.losses import LaunchLosses
 from nightbench.core.model import Reason
 from nightbench.core.sentences import sentences
 
@@ -46,6 +47,7 @@ class Launch:
     throughput: float | None = None
     """Units of work per second; None unless ok."""
     reasons: tuple[Reason, ...] = ()
+    losses: LaunchLosses | None = None
 
     @property
     def why(self) -> str:

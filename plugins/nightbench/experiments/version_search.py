@@ -13,7 +13,7 @@ class StepKind(StrEnum):
     """The purpose of a step."""
 
     CHECK = "check"
-    """The bad version against the good one: whether there is a fall at all."""
+    """The bad version against the good one: whether there is a change at all."""
     SEARCH = "search"
     """A version between them against the good one."""
     VERIFY = "verify"
@@ -43,6 +43,31 @@ class SearchEnd(StrEnum):
     """The bad version is not slower than the good one."""
     UNTESTABLE = "untestable"
     """Good and bad could not be distinguished."""
+
+
+@dataclass(frozen=True)
+class SearchWords:
+    """Words for the change that is searched for."""
+
+    change: str
+    not_reproduced: str
+    """Between the bad and the good version."""
+    spread: str
+    """Of the first bad version and the one before it, in `str.format`."""
+
+
+SPEED = SearchWords(
+    "the slowdown",
+    "is not slower than",
+    "no single version has the whole slowdown: {first} is the first with more than half of it, but "
+    "{last} right before it is almost as slow",
+)
+TRAINING = SearchWords(
+    "the change of training",
+    "trains the same as",
+    "no single version changes the training beyond rounding: {first} is the first that differs "
+    "from the good version, but it trains the same as {last} right before it",
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +123,9 @@ class SearchState:
         return self.left[1:]
 
 
-def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchState:
+def search_state(
+    versions: Sequence[str], steps: Sequence[EndedStep], words: SearchWords = SPEED
+) -> SearchState:
     """Return the state of a search after some steps.
 
     The next version is the middle one of those that can still be the first bad one, so that `m`
@@ -124,7 +151,7 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
         needed = _tests_for(len(versions) - 2) + 1 + (len(versions) > 2)
         return _open(SearchState(tuple(versions), ""), check, needed)
     if checks[-1] is not VersionResult.BAD:
-        return _nothing_to_find(good, bad, checks[-1])
+        return _nothing_to_find(good, bad, checks[-1], words)
 
     found = {step.version: step.result for step in steps if step.kind is StepKind.SEARCH}
     found |= {good: VersionResult.GOOD, bad: VersionResult.BAD}
@@ -132,7 +159,7 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
     high = min(place[version] for version, result in found.items() if result is VersionResult.BAD)
     low = max(number for number in goods if number < high)
     notes = tuple(
-        f"{versions[number]} is good although the older {versions[high]} is bad: the slowdown "
+        f"{versions[number]} is good although the older {versions[high]} is bad: {words.change} "
         "comes and goes; this is its first appearance among the tested versions"
         for number in sorted(goods)
         if number > high
@@ -153,7 +180,7 @@ def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchS
             f"not be tested; {left[0]} is good, {left[-1]} is bad"
         )
         return replace(known, sentence=sentence, end=SearchEnd.RANGE)
-    return _verify(known, good, steps)
+    return _verify(known, good, steps, words)
 
 
 def _unsure(steps: Sequence[EndedStep]) -> SearchStep | None:
@@ -179,15 +206,17 @@ def _open(known: SearchState, following: SearchStep, steps_left: int) -> SearchS
     return replace(known, sentence=sentence, next=following, steps_left=steps_left)
 
 
-def _nothing_to_find(good: str, bad: str, result: VersionResult) -> SearchState:
+def _nothing_to_find(good: str, bad: str, result: VersionResult, words: SearchWords) -> SearchState:
     if result is VersionResult.GOOD:
-        sentence = f"{bad} is not slower than {good}: no version is the cause"
+        sentence = f"{bad} {words.not_reproduced} {good}: no version is the cause"
         return SearchState((good, bad), sentence, end=SearchEnd.NOT_REPRODUCED)
     sentence = f"{bad} and {good} could not be distinguished"
     return SearchState((good, bad), sentence, end=SearchEnd.UNTESTABLE)
 
 
-def _verify(known: SearchState, good: str, steps: Sequence[EndedStep]) -> SearchState:
+def _verify(
+    known: SearchState, good: str, steps: Sequence[EndedStep], words: SearchWords
+) -> SearchState:
     """Return the state of a search that has come down to one version."""
     last, first = known.left
     sentence = f"{first} is the first bad version; {last} before it is good"
@@ -203,10 +232,7 @@ def _verify(known: SearchState, good: str, steps: Sequence[EndedStep]) -> Search
         verification = SearchStep(StepKind.VERIFY, first, last)
         return replace(known, sentence=sentence, next=verification, steps_left=1)
     if verified[-1] is VersionResult.GOOD:
-        sentence = (
-            f"no single version has the whole slowdown: {first} is the first with more than half "
-            f"of it, but {last} right before it is almost as slow"
-        )
+        sentence = words.spread.format(first=first, last=last)
         return replace(known, sentence=sentence, end=SearchEnd.SPREAD)
     if verified[-1] is not VersionResult.BAD:
         note = f"{first} and {last} right before it could not be distinguished"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from nightbench.gang.errors import DamagedAnswer, Place, RemoteFailure
+from nightbench.gang.errors import DamagedAnswer, NodeUnreachable, Place, RemoteFailure
 from nightbench.gang.process import RemoteProcess
 
 FILE_TIMEOUT_S = 30.0
@@ -22,6 +24,23 @@ class Guard(Place, Protocol):
 
     def guard(self, what: str, timeout_s: float | None) -> AbstractAsyncContextManager[None]:
         """See `SshConnection.guard`."""
+
+
+@contextlib.asynccontextmanager
+async def time_limit(
+    place: Place, drop: Callable[[], None], what: str, timeout_s: float | None
+) -> AsyncIterator[None]:
+    """Drop the connection to a node if an operation takes too long.
+
+    Raises:
+        NodeUnreachable: the operation took too long.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as error:
+        drop()
+        raise NodeUnreachable.of(place, f"no answer within {timeout_s:.0f} s to: {what}") from error
 
 
 class Conversation:

@@ -176,6 +176,7 @@ class GangContext:
         if lost and self._replacement is not None:
             new = await self._replacement.replace(lost, self.epoch, self.monitor.repeat)
             self._aborted |= {(each.repeat, name) for each in self.outcomes for name in new}
+            self.fingerprinted -= new  # the new pod may run on another machine
 
     async def abort_returned_nodes(self) -> None:
         """Abort, on nodes that did not answer when a repeat was given up, that repeat.

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 from nightbench.core.model import KubernetesPolicy, ReasonCode, SlurmPolicy
 from nightbench.core.pod_manifests import JOB, NODE, job_label, label_value
 from nightbench.gang import pod_files
-from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
+from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document, time_limit
 from nightbench.gang.errors import NodeUnreachable, PodError, RemoteFailure
 from nightbench.gang.kubernetes_api import (
     ApiAccess,
@@ -101,30 +101,22 @@ class PodTransport(Transport):
     ) -> AsyncIterator[None]:
         """Turn the errors of an operation into a `NodeError`."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(self, self._drop, what, timeout_s):
                 yield
-        except TimeoutError as error:
-            self._drop()
-            raise NodeUnreachable.of(
-                self, f"no answer within {timeout_s:.0f} s to: {what}"
-            ) from error
         except ApiUnreachable as error:
             self._drop()
             raise NodeUnreachable.of(self, f"no answer of the API server ({error})") from error
         except ApiRefused as error:
-            raise await self._refusal(what, error) from error
+            if error.status in (401, 403):
+                code = code_of_refusal(error.status, error.message)
+                raise PodError.of_code(self, error.message, code) from error
+            raise await self._loss(what, str(error)) from error
         except (ConnectionError, EOFError) as error:
             raise await self._loss(what, str(error)) from error
         except _FileError as error:
             full = error.number in (errno.ENOSPC, errno.EDQUOT)
             room = await self.room(error.path)
             raise self.refused(what, str(error), room, need_bytes, full) from error
-
-    async def _refusal(self, what: str, error: ApiRefused) -> PodError | NodeUnreachable:
-        if error.status in (401, 403):
-            code = code_of_refusal(error.status, error.message)
-            return PodError.of_code(self, error.message, code)
-        return await self._loss(what, str(error))
 
     async def _loss(self, what: str, why: str) -> PodError | NodeUnreachable:
         """Return why a stream ended: its pod has, or only the connection."""

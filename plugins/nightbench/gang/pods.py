@@ -79,7 +79,7 @@ class GangPods:
             NodeUnreachable: the API server does not answer.
             asyncio.CancelledError: the pods stay.
         """
-        async with self.deleted_on_error(), self._api() as api:
+        async with self.deleted_on_error(), opened_api(self._target.access) as api:
             running = await self._await_all(api)
         nodes = [
             dataclasses.replace(node, data_address=running[node.name].address)
@@ -174,7 +174,7 @@ class GangPods:
         Raises:
             NodeUnreachable: the API server does not answer.
         """
-        async with self._api() as api:
+        async with opened_api(self._target.access) as api:
             found = await self._all(api, {JOB: job_label(self._job.job_id)})
         return {pod.node: pod.name for pod in found if pod.is_running}
 
@@ -185,7 +185,7 @@ class GangPods:
             PodError: Kubernetes refuses it.
             NodeUnreachable: the API server does not answer, or a pod does not end.
         """
-        async with self._api() as api:
+        async with opened_api(self._target.access) as api:
             await self._delete(api, await self._all(api, {JOB: job_label(self._job.job_id)}))
 
     async def delete_or_report(self) -> None:
@@ -221,11 +221,6 @@ class GangPods:
                     why = f"no answer of the API server ({error})"
                     raise NodeUnreachable.of(place, why) from error
             await asyncio.sleep(POLL_S)
-
-    @asynccontextmanager
-    async def _api(self) -> AsyncIterator[KubernetesApi]:
-        async with opened_api(self._target.access) as api:
-            yield api
 
     def _place(self, node: str) -> _Place:
         return _Place(node, f"{self._target.policy.namespace}/{node}")

@@ -118,7 +118,7 @@ async def _examine(
         options = [*agent.where, *agent.layout.job_root_option]
         options += ["--cpus", ",".join(map(str, node.cpus))] if node.cpus else []
         if controls:
-            options += await _control_options(cluster, agent)
+            options += _control_options(cluster, agent)
         limit_s = CONTROLS_TIMEOUT_S if controls else EXAMINE_TIMEOUT_S
         document = await agent.call("preflight", *options, timeout_s=limit_s)
         clock, wall = await agent.clocks()
@@ -128,11 +128,8 @@ async def _examine(
     return dataclasses.replace(seen, document=document, clock=clock, wall=wall), agent
 
 
-async def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
-    """Return the options for control measurements; none where the node's lock is held."""
-    known = await agent.call("doctor", *agent.where)
-    if known.get("lock_holder") or known.get("lock_holders"):
-        return []
+def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
+    """Return the options for control measurements."""
     prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
     return ["--controls", cluster.device_kind, *repeated_option("--prefix", prefixes)]
 

@@ -262,8 +262,7 @@ class RepeatController:
         found = await call_each(new, NodeClient.fingerprint)
         for node, document in found.items():
             if document is not None:
-                if await asyncio.to_thread(self.gang.store.fingerprint, node) is None:
-                    await asyncio.to_thread(self.gang.store.save_fingerprint, node, document)
+                await asyncio.to_thread(self.gang.store.save_fingerprint, node, document)
                 self.gang.fingerprinted.add(node)
 
     async def _collect(self) -> dict[str, dict[str, Any]]:

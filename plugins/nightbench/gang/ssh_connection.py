@@ -17,7 +17,7 @@ from typing import TypeVar
 import asyncssh
 
 from nightbench.core.errors import UserError
-from nightbench.gang.conversation import FILE_TIMEOUT_S
+from nightbench.gang.conversation import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
@@ -192,13 +192,8 @@ class SshConnection(Transport):
     ) -> AsyncIterator[None]:
         """Turn the errors of an operation into a `NodeError`."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(self, self._drop, what, timeout_s):
                 yield
-        except TimeoutError as error:
-            self._drop()
-            raise NodeUnreachable.of(
-                self, f"no answer within {timeout_s:.0f} s to: {what}"
-            ) from error
         except asyncssh.ChannelOpenError as error:
             # The connection is intact, and others use it.
             raise NodeUnreachable.of(

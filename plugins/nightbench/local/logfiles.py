@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nightbench.core.errors import UserError
+from nightbench.core.whole_files import remove_older
 from nightbench.local.home import Home
 
 KEPT_DAYS = 30.0
@@ -14,19 +15,7 @@ KEPT_DAYS = 30.0
 
 def expire(folder: Path, days: float = KEPT_DAYS) -> int:
     """Remove log files not written to for `days`, and empty folders; return how many files."""
-    oldest = time.time() - days * 86400
-    removed = 0
-    for parent, folders, files in os.walk(folder, topdown=False):
-        for name in files:
-            path = Path(parent, name)
-            if path.lstat().st_mtime < oldest:
-                path.unlink()
-                removed += 1
-        for name in folders:
-            path = Path(parent, name)
-            if path.lstat().st_mtime < oldest and not path.is_symlink() and not any(path.iterdir()):
-                path.rmdir()
-    return removed
+    return remove_older(folder.rglob("*"), time.time() - days * 86400)
 
 
 def tail(log: Path, lines: int = 20) -> list[str]:

@@ -3,35 +3,39 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from nightbench.checks import CheckContext, check_measurements, check_repeats, checks_digest
+from nightbench.core.documents import from_document, to_document
 from nightbench.core.model import (
     CaseBundle,
     CaseStatus,
     CheckResult,
+    Process,
     Reason,
     ReasonCode,
     RepeatBundle,
     RepeatRecord,
     RunBundle,
     RunKind,
-    reasons_from_json,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.scaling import scale
 from nightbench.core.summarize import repeat_record, summarize_case, summarize_repeat
 from nightbench.night.night_pairs import measured_pairs
 from nightbench.nodes.device_peaks import with_model_flops
-from nightbench.spool import CaseStore, Document, RunSpool
+from nightbench.spool import CaseOutcome, CaseStore, Document, RunSpool
+from nightbench.spool.documents import DamagedDocument, of_this_version
 from nightbench.spool.plans import read_plan
 
 
 def build_bundle(folder: RunSpool) -> RunBundle:
     """Summarise and check all results of a run.
 
+    A damaged file of a repeat fails the repeat, and a damaged outcome fails its case: the other
+    results of the run are kept.
+
     Raises:
-        UserError: the run has no plan, or a file of it cannot be read.
+        UserError: the run has no plan, or a file of it cannot be read now.
     """
     plan = read_plan(folder)
     fingerprints: dict[str, Document] = {}
@@ -40,6 +44,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     for case in plan.cases:
         store = folder.latest(case.planned.case_id)
         if store is not None:
+            case = as_launched(case, store)
             found = _fingerprints(store, plan)
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
@@ -65,6 +70,13 @@ def build_bundle(folder: RunSpool) -> RunBundle:
         cluster=plan.cluster,
         pairs=measured_pairs(folder),
     )
+
+
+def as_launched(case: CasePlan, store: CaseStore) -> CasePlan:
+    """Return a case with the processes of its job, which may have left an unhealthy node."""
+    sent = (store.job() or {}).get("processes", ())
+    processes = tuple(from_document(Process, each) for each in sent)
+    return dataclasses.replace(case, processes=processes or case.processes)
 
 
 def check_context(plan: RunPlan, case: CasePlan, nodes: Iterable[Document]) -> CheckContext:
@@ -93,7 +105,7 @@ def _case(
     records = tuple(_record(store, number, fingerprints) for number in store.repeats())
     summaries = tuple(summarize_repeat(record, planned.case) for record in records)
     checks = tuple(check_repeats(context, records, summaries))
-    outcome = store.outcome()
+    outcome = _outcome(store)
     measurement = summarize_case(
         run_id=plan.run.run_id,
         case=planned.case,
@@ -105,10 +117,8 @@ def _case(
         good=_good(records, checks),
         refusals=_refusals(checks),
         definition_digest=planned.definition_digest,
-        status=CaseStatus(outcome["status"]) if outcome else CaseStatus.FAILED,
-        reasons=(
-            reasons_from_json(outcome["reasons"]) if outcome else [Reason(ReasonCode.NO_OUTCOME)]
-        ),
+        status=outcome.status,
+        reasons=outcome.reasons,
     )
     found = [documents[name] for record in records for name in record.fingerprints.values()]
     measurement = with_model_flops(measurement, planned, plan.cluster, found)
@@ -124,6 +134,22 @@ def _case(
     )
 
 
+def _outcome(store: CaseStore) -> CaseOutcome:
+    """Return how a case ended; it failed where its file is damaged, or was never written."""
+    try:
+        with of_this_version(store.folder / "outcome.json"):
+            if (outcome := store.outcome()) is not None:
+                return CaseOutcome.from_json(outcome)
+        why = Reason(ReasonCode.NO_OUTCOME)
+    except DamagedDocument as error:
+        why = _damage(error)
+    return CaseOutcome(CaseStatus.FAILED, (why,), ended_at="")
+
+
+def _damage(error: DamagedDocument) -> Reason:
+    return Reason(ReasonCode.CONTROLLER_ERROR, observed=str(error))
+
+
 def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) -> set[int]:
     """Return the numbers of successful repeats that no check quarantines."""
     refused = {c.repeat for c in checks if c.quarantines}
@@ -137,9 +163,17 @@ def _refusals(checks: tuple[CheckResult, ...]) -> list[Reason]:
 
 
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
-    """Return one repeat: the controller's record with the results of all nodes."""
-    said = {**(store.repeat(number) or {}), "repeat": number}
-    return repeat_record(said, store.results(number), fingerprints)
+    """Return one repeat: the controller's record with the results of all nodes.
+
+    It failed where one of its files is damaged.
+    """
+    try:
+        with of_this_version(store.folder / f"repeat-{number:03d}"):
+            said = {**(store.repeat(number) or {}), "repeat": number}
+            return repeat_record(said, store.results(number), fingerprints)
+    except DamagedDocument as error:
+        failed = {"repeat": number, "status": "failed", "reasons": [to_document(_damage(error))]}
+        return repeat_record(failed, {}, fingerprints)
 
 
 def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
@@ -147,11 +181,9 @@ def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
     return {node: document for node, document in found.items() if document is not None}
 
 
-def _elapsed_s(
-    records: tuple[RepeatRecord, ...], outcome: Mapping[str, Any] | None
-) -> float | None:
+def _elapsed_s(records: tuple[RepeatRecord, ...], outcome: CaseOutcome) -> float | None:
     """Return the seconds from the first launch to the end of a case; None where unknown."""
     starts = [record.started_at for record in records if record.started_at is not None]
-    if not starts or outcome is None or not outcome.get("ended_at"):
+    if not starts or not outcome.ended_at:
         return None
-    return max(0.0, (datetime.fromisoformat(outcome["ended_at"]) - min(starts)).total_seconds())
+    return max(0.0, (datetime.fromisoformat(outcome.ended_at) - min(starts)).total_seconds())

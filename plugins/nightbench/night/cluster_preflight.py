@@ -234,11 +234,9 @@ def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[s
 
 
 def set_node_state(
-    connection: Connection, cluster: Cluster, node: str, kind: str, why: str, by: str = ""
+    connection: Connection, cluster: Cluster, node: str, kind: str, why: str
 ) -> NodeState:
-    """Put a node into quarantine, or release it (`kind`), in a person's name; return its state.
-
-    The person is the user of this process where `by` is empty.
+    """Put a node into quarantine, or release it (`kind`), in this user's name; return its state.
 
     Raises:
         UserError: the cluster has no such node, or the warehouse is away.
@@ -252,7 +250,7 @@ def set_node_state(
         at=datetime.now(UTC),
         kind=kind,
         reasons=(Reason(ReasonCode.PERSON, observed=why),),
-        by_whom=by or getpass.getuser(),
+        by_whom=getpass.getuser(),
         subject=PERSON,
     )
     return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]

@@ -205,8 +205,7 @@ def _repeat(
 
 
 def _document(path: Path) -> dict[str, Any]:
-    found = read_json(UPath(path))
-    return found if isinstance(found, dict) else {}
+    return read_json(UPath(path)) or {}
 
 
 def _take(run: RunSpool, measured: ReturnedCase) -> None:

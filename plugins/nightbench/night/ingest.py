@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors
 from nightbench.core.model import CaseStatus, RunBundle
 from nightbench.night.bundles import build_bundle
 from nightbench.night.cluster_preflight import record_run
-from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
+from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool.documents import DamagedDocument
 from nightbench.spool.plans import EXPORTED, mark_ended
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
@@ -94,17 +95,13 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
         mark_ended(spool.run(run_id))
         log.info("%s", ingest_run(spool, run_id, connect).sentence())
         loaded.append(run_id)
-    failure: UserError | None = None
+    errors = ItemErrors()
     for waiting in waiting_runs(spool):
-        try:
+        with errors.of(f"run {waiting.run_id} still waits"):
             log.info("%s", ingest_run(spool, waiting.run_id, connect).sentence())
-        except UserError as error:
-            log.error("run %s still waits: %s", waiting.run_id, error)
-            failure = error
-        else:
             loaded.append(waiting.run_id)
-    if failure is not None and not loaded:
-        raise failure
+    if errors and not loaded:
+        raise list(errors.values())[-1]
     return loaded
 
 
@@ -121,25 +118,29 @@ def close_ended(
 
     `state_of` takes dag_id and DAG run id; None where Airflow has no such run.
     """
-    closed = []
+    closed, errors = [], ItemErrors()
     for run in spool.runs():
-        document = run.run() or {}
-        dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
-        if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
-            continue
-        begun = [store for case_id in run.case_ids() if (store := run.latest(case_id))]
-        try:
-            is_ending = any(store.outcome() is None for store in begun)
-        except SpoolError as error:
-            # A damaged file of another run must not block the ingest of this one.
-            log.error("run %s still waits: %s", run.run_id, error)
-            continue
-        if is_ending and (_last_progress(run) or now) > now - ORPHANED:
-            continue
-        if state_of(dag_id, dag_run_id) in ("success", "failed"):
-            mark_ended(run)
-            closed.append(run.run_id)
+        with errors.of(f"run {run.run_id} is not ended"):
+            document = run.run() or {}
+            dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+            if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
+                continue
+            is_ending = any(_is_open(run, case_id) for case_id in run.case_ids())
+            if is_ending and (_last_progress(run) or now) > now - ORPHANED:
+                continue
+            if state_of(dag_id, dag_run_id) in ("success", "failed"):
+                mark_ended(run)
+                closed.append(run.run_id)
     return closed
+
+
+def _is_open(run: RunSpool, case_id: str) -> bool:
+    """Return whether a case was begun and has no outcome; a damaged outcome is one."""
+    store = run.latest(case_id)
+    try:
+        return store is not None and store.outcome() is None
+    except DamagedDocument:
+        return False
 
 
 def close_abandoned(spool: Spool, now: datetime) -> list[str]:
@@ -148,18 +149,19 @@ def close_abandoned(spool: Spool, now: datetime) -> list[str]:
     Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
     outside long ago.
     """
-    closed = []
+    closed, errors = [], ItemErrors()
     for run in spool.runs():
-        document = run.run() or {}
-        started = document.get("started_at")
-        over = document.get("ended_at") or run.loaded() is not None
-        if not started or over or document.get(EXPORTED):
-            continue
-        killed = run.is_steered() is False
-        progress = _last_progress(run) if killed else None
-        if (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
-            mark_ended(run)
-            closed.append(run.run_id)
+        with errors.of(f"run {run.run_id} is not ended"):
+            document = run.run() or {}
+            started = document.get("started_at")
+            over = document.get("ended_at") or run.loaded() is not None
+            if not started or over or document.get(EXPORTED):
+                continue
+            killed = run.is_steered() is False
+            progress = _last_progress(run) if killed else None
+            if (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
+                mark_ended(run)
+                closed.append(run.run_id)
     return closed
 
 

@@ -14,32 +14,29 @@ from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, shar
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
-    CheckResult,
     HistoryPoint,
     MeasuredCase,
-    Measurement,
     MetricInfo,
     PlannedCase,
     Run,
     RunKind,
-    Severity,
     Verdict,
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import (
     NIGHTS_READ,
-    Judgement,
     judge_cases,
     modes_of_cases,
 )
+from nightbench.detection.drift import Drift
 from nightbench.detection.factors import NightRow, SharedChange
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
-from nightbench.night.paired_night import after, paired_cases
+from nightbench.night.paired_night import paired_cases
 from nightbench.night.shared_verdicts import (
     CHANGES,
-    JudgedCase,
+    SharedVerdicts,
     judge_shared,
     placements,
     residual_parts,
@@ -74,8 +71,10 @@ class JudgeResult:
 class JudgedCases:
     """A run's verdicts with the histories behind them."""
 
-    cases: Sequence[tuple[Verdict, Judgement | None]]
+    verdicts: Sequence[Verdict]
     """In the order of the plan."""
+    drifts: Mapping[str, Drift | None]
+    """Of the cases that have a value, by case_id."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
     movements: Sequence[SharedChange] = ()
@@ -85,11 +84,6 @@ class JudgedCases:
     rows: Mapping[str, NightRow] = field(default_factory=dict)
     """Series of the night that have a value; of nightly runs alone."""
     trainings: TrainingVerdicts = field(default_factory=dict)
-
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts, in the same order."""
-        return tuple(verdict for verdict, _ in self.cases)
 
 
 def judge_run(
@@ -114,7 +108,7 @@ def judge_run(
     try:
         warehouse = Warehouse(connection)
         judged = judge_and_store(warehouse, plan)
-        verdicts = judged.verdicts
+        verdicts = tuple(judged.verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
             return JudgeResult(verdicts)
         # Two processes that judge at once would both send the same alert.
@@ -124,7 +118,7 @@ def judge_run(
             plan.run.cluster, plan.run.started_at, judged.histories
         )
         noisy = quarantine(warehouse, plan, judged.histories)
-        follow_drifts(warehouse, plan, judged.cases, judged.histories, later, noisy)
+        follow_drifts(warehouse, plan, judged.drifts, judged.histories, later, noisy)
         cluster = plan.run.cluster
         standing = StandingMovement.of(warehouse.alerts.read("standing_movements", cluster=cluster))
         metric = plan.policy.metric
@@ -160,7 +154,7 @@ def judge_run(
         opened = (*opened, *follow_training(warehouse, plan, current, judged.trainings))
         _store_movements(warehouse, plan.run, judged.movements, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
-        if confirms and metric == "throughput":
+        if confirms:
             confirm_suspects(connection, plan)
         notifier = Notifier.of(resolve, base_url)
         deliveries = notify(warehouse, plan, notifier)
@@ -243,7 +237,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         UserError: the run was never loaded.
     """
     run, judged_by = plan.run, plan.policy.judged
-    by_id, measured, lacks = _read_cases(warehouse, run, judged_by)
+    by_id, measured = _read_cases(warehouse, run, judged_by)
     histories = warehouse.series.histories(
         list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ, metric=judged_by
     )
@@ -254,21 +248,20 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     measured |= {case_id: each.measured for case_id, each in paired.items()}
     histories |= {case_id: each.history for case_id, each in paired.items()}
     placed = placements(warehouse, run, list(measured)) if is_shared else {}
-    modes = modes_of_cases(run, measured, histories, placed)
+    modes = modes_of_cases(measured, histories, placed)
     histories = {**histories, **{case_id: list(each.points) for case_id, each in modes.items()}}
-    cases = judge_cases(
+    verdicts, judgements = judge_cases(
         run,
         list(by_id),
         measured,
         histories,
         plan.policy,
-        not_judged=lacks,
         # A ratio to a reference build beside it does not know the node.
         placed={case_id: nodes for case_id, nodes in placed.items() if case_id not in paired},
     )
     if by_throughput:
-        cases = _with_controls(warehouse, plan, cases, measured, histories)
-    judged = JudgedCases(cases, histories)
+        verdicts = _with_controls(warehouse, plan, verdicts, measured, histories)
+    shared = SharedVerdicts(verdicts)
     if is_shared:
         shared = judge_shared(
             warehouse,
@@ -276,36 +269,34 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             by_id,
             measured,
             histories,
-            cases,
+            verdicts,
             plan.policy,
             placed,
             {case_id: each.machine for case_id, each in paired.items()},
         )
-        told = [
-            (with_levels(verdict, modes.get(verdict.case_id)), judgement)
-            for verdict, judgement in shared.cases
-        ]
-        judged = JudgedCases(told, histories, shared.movements, shared.own, shared.rows)
-    judged = replace(judged, cases=after(judged.cases, paired))
     trainings = judge_trainings(warehouse, plan)
-    judged = replace(
-        judged,
-        cases=[
-            (with_training(verdict, trainings.get(verdict.case_id)), judgement)
-            for verdict, judgement in judged.cases
-        ],
-        trainings=trainings,
+    verdicts = []
+    for verdict in shared.verdicts:
+        case_id = verdict.case_id
+        said = with_levels(verdict, modes.get(case_id))
+        if case_id in paired:
+            said = paired[case_id].after(said)
+        verdicts.append(with_training(said, trainings.get(case_id)))
+    warehouse.series.store_verdicts(verdicts)
+    drifts = {
+        verdict.case_id: None if verdict.kind in CHANGES else judgements[verdict.case_id].drift
+        for verdict in verdicts
+        if verdict.case_id in judgements
+    }
+    return JudgedCases(
+        verdicts, drifts, histories, shared.movements, shared.own, shared.rows, trainings
     )
-    warehouse.series.store_verdicts(judged.verdicts)
-    return judged
 
 
 def _read_cases(
     warehouse: Warehouse, run: Run, judged_by: MetricInfo
-) -> tuple[dict[str, PlannedCase], dict[str, Measurement], dict[str, str]]:
-    """Return what is planned and not left out, what was measured of it, and why some is not judged.
-
-    All by case_id.
+) -> tuple[dict[str, PlannedCase], dict[str, MeasuredCase]]:
+    """Return what is planned and not left out, and what was measured of it, by case_id.
 
     Raises:
         UserError: the run was never loaded.
@@ -322,25 +313,24 @@ def _read_cases(
     left_out |= {case.case_id for case in planned if case.left_out is not None}
     by_id = {case.case_id: case for case in planned if case.case_id not in left_out}
     measured = {
-        each.case_id: _measurement(run, by_id[each.case_id], each)
+        each.case_id: each
         for each in measured_cases
         if each.status is not None and each.case_id in by_id
     }
-    lacks = {each.case_id: each.not_judged for each in measured_cases if each.not_judged}
-    return by_id, measured, lacks
+    return by_id, measured
 
 
 def _with_controls(
     warehouse: Warehouse,
     plan: RunPlan,
-    cases: Sequence[JudgedCase],
-    measured: Mapping[str, Measurement],
+    verdicts: Sequence[Verdict],
+    measured: Mapping[str, MeasuredCase],
     histories: Mapping[str, Sequence[HistoryPoint]],
-) -> list[JudgedCase]:
+) -> list[Verdict]:
     """Judge changed cases again with the controls of their nodes, which add evidence only."""
-    changed = {v.case_id: v for v, _ in cases if v.kind in CHANGES}
+    changed = {v.case_id: v for v in verdicts if v.kind in CHANGES}
     controls = controls_of_cases(warehouse.causes, plan.run, list(changed))
-    again = judge_cases(
+    again, _ = judge_cases(
         plan.run,
         list(controls),
         measured,
@@ -349,47 +339,8 @@ def _with_controls(
         controls=controls,
         with_smallest=False,
     )
+    # The smallest slowdown takes longer than all else, and controls do not change it.
     with_controls = {
-        case[0].case_id: _with_smallest(case, changed[case[0].case_id].smallest_slowdown)
-        for case in again
+        v.case_id: replace(v, smallest_slowdown=changed[v.case_id].smallest_slowdown) for v in again
     }
-    return [with_controls.get(case[0].case_id, case) for case in cases]
-
-
-def _with_smallest(case: JudgedCase, smallest: float | None) -> JudgedCase:
-    """Return a case with its smallest slowdown, which takes longer than all else."""
-    verdict, judgement = case
-    return (
-        replace(verdict, smallest_slowdown=smallest),
-        judgement and replace(judgement, smallest_slowdown=smallest),
-    )
-
-
-def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:
-    """Return the parts of a measurement that a verdict needs, from the warehouse.
-
-    Its `throughput` is the figure that the suite is judged by.
-    """
-    point = measured.point
-    return Measurement(
-        run_id=run.run_id,
-        case=planned.case,
-        cluster=run.cluster,
-        build=planned.build,
-        unit=planned.unit or "",
-        repeats=(),
-        n=(point.n or 0) if point else 0,
-        throughput=point.value if point else None,
-        spread=point.spread if point else None,
-        framework_version=point.framework_version if point else None,
-        definition_digest=(point.definition_digest or "") if point else "",
-        fingerprint_id=(point.fingerprint_id or "") if point else "",
-        status=measured.status or CaseStatus.FAILED,
-        reasons=measured.reasons,
-        checks=tuple(
-            CheckResult(
-                "measurement", None, r.subject or "", Severity.FAIL, False, r.observed, r.expected
-            )
-            for r in measured.quarantine_reasons
-        ),
-    )
+    return [with_controls.get(v.case_id, v) for v in verdicts]

@@ -13,14 +13,14 @@ from statistics import median
 
 from nightbench.core.model import (
     HistoryPoint,
-    Measurement,
+    MeasuredCase,
     PairNight,
     RegressionPolicy,
     Run,
     Verdict,
     VerdictKind,
 )
-from nightbench.detection import ChangeDetector, Judgement, nights_before, point_of
+from nightbench.detection import ChangeDetector, Judgement, nights_before
 from nightbench.detection.detector import segment
 from nightbench.detection.verdict_sentences import with_pairs
 from nightbench.night.case_controls import controls_of_cases
@@ -33,7 +33,7 @@ Histories = Mapping[str, Sequence[HistoryPoint]]
 class PairedCase:
     """A case that is judged by its ratio tonight."""
 
-    measured: Measurement
+    measured: MeasuredCase
     """Tonight, as on a usual machine."""
     history: list[HistoryPoint]
     """The nights before in the same way; those without a reference are no part of it."""
@@ -102,7 +102,7 @@ def paired_series(
 def paired_cases(
     warehouse: Warehouse,
     run: Run,
-    measured: Mapping[str, Measurement],
+    measured: Mapping[str, MeasuredCase],
     histories: Histories,
     policy: RegressionPolicy,
 ) -> dict[str, PairedCase]:
@@ -117,10 +117,10 @@ def paired_cases(
     found: dict[str, PairedCase] = {}
     for case_id, pairs in nights.items():
         beside, tonight = rebased(pairs), measured[case_id]
-        if run.run_id not in beside or tonight.throughput is None or tonight.quarantined:
+        if run.run_id not in beside or tonight.point is None:
             continue
         past = nights_before(run, histories[case_id])
-        by_ratio, machine = paired_series([*past, point_of(run, tonight)], beside)
+        by_ratio, machine = paired_series([*past, tonight.point], beside)
         *before, now = by_ratio
         if len(segment(before, now)) < policy.min_history:
             continue
@@ -134,22 +134,10 @@ def paired_cases(
                 judged = with_controls.judge(machine_before, machine_now, policy)
         warehouse.series.store_machine(run.run_id, case_id, judged.kind, judged.sentence)
         found[case_id] = PairedCase(
-            measured=replace(tonight, throughput=now.value, n=now.n or 0, spread=now.spread),
+            measured=replace(tonight, point=now),
             history=before,
             machine=machine,
             tonight=beside[run.run_id],
             judged=judged,
         )
     return found
-
-
-def after(
-    cases: Sequence[tuple[Verdict, Judgement | None]], paired: Mapping[str, PairedCase]
-) -> list[tuple[Verdict, Judgement | None]]:
-    """Return judged cases, of which those that were judged by their ratio say so."""
-    return [
-        (paired[verdict.case_id].after(verdict), judgement)
-        if verdict.case_id in paired
-        else (verdict, judgement)
-        for verdict, judgement in cases
-    ]

@@ -24,7 +24,7 @@ from nightbench.core.budget import (
     night_window,
 )
 from nightbench.core.capabilities import broken
-from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
+from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
@@ -32,7 +32,8 @@ from nightbench.core.placement import held_by
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
 from nightbench.night.night_pairs import beside, plan_pairs
-from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
+from nightbench.spool import CaseStore, RunSpool, Spool
+from nightbench.spool.documents import of_this_version
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
 
 if TYPE_CHECKING:
@@ -62,12 +63,11 @@ def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, Ca
 
 def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
     found: dict[str, list[CaseHistory]] = {}
+    errors = ItemErrors()
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        try:
+        with errors.of(f"run {run.run_id} gives no estimates"), of_this_version(run.folder):
             for case_id, trial in list(_trials(run, cluster)):
                 found.setdefault(case_id, []).append(trial)
-        except SpoolError:
-            continue  # Its own ingest reports the damage; the estimate goes without it.
     return {case_id: _past(trials) for case_id, trials in found.items()}
 
 

@@ -175,7 +175,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
         log.exception("The nodes could not be examined")
         return {"problem": f"a defect of Nightbench, see the log of this task: {defect!r}"}
     _log_findings(health)
-    states = _record(run.run_id, health, cluster.health, connect)
+    states = record(run.run_id, health, cluster.health, connect)
     return _place(run, cluster, health, states)
 
 
@@ -214,9 +214,10 @@ def _log_findings(health: ClusterHealth) -> None:
         log.log(levels[f.level], "%s: %s; expected %s. %s", f.title, f.found, f.expected, f.advice)
 
 
-def _record(
+def record(
     run_id: str, health: ClusterHealth, policy: HealthPolicy, connect: Connect
 ) -> dict[str, NodeState]:
+    """Store a preflight; return the states of the nodes, or none if the warehouse is away."""
     try:
         with closing(connect()) as connection:
             return record_preflight(connection, run_id, health, policy)
@@ -226,25 +227,38 @@ def _record(
         return {}
 
 
+def place_on_healthy(
+    jobs: Iterable[JobSpec],
+    run: RunSpool,
+    cluster: Cluster,
+    health: ClusterHealth,
+    states: Mapping[str, NodeState],
+) -> tuple[Placement, NodesOut]:
+    """Store a run's preflight and place its cases; return the placement and the nodes left out."""
+    out = nodes_out_tonight(health, states)
+    save(run, health, cluster.health, out)
+    placement = place_around(jobs, cluster, out)
+    save_placement(run, placement)
+    return placement, out
+
+
 def _place(
     run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
 ) -> dict[str, Any]:
-    out = nodes_out_tonight(health, states)
-    save(run, health, cluster.health, out)
-    for reasons in out.values():
-        log.error("%s", sentences(reasons))
     planned = {
         case_id: load_job(run, case_id, 0)
         for case_id in (entry["case_id"] for entry in run.planned())
         if (run.folder / "jobs" / f"{case_id}.json").exists()
     }
-    placement = place_around([each.job for each in planned.values()], cluster, out)
+    jobs = [each.job for each in planned.values()]
+    placement, out = place_on_healthy(jobs, run, cluster, health, states)
+    for reasons in out.values():
+        log.error("%s", sentences(reasons))
     for job in placement.jobs:
         case_id = job.case.case_id
         if case_id in placement.moved:
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
-    save_placement(run, placement)
     unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
     for case_id, why in unplaced.items():
         log.error("%s: %s", case_id, why)

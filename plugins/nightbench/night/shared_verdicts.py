@@ -3,21 +3,21 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from statistics import median
 
 from nightbench.alerts.shared_alerts import StandingMovement
 from nightbench.core.model import (
     HistoryPoint,
-    Measurement,
+    MeasuredCase,
     PlannedCase,
     RegressionPolicy,
     Run,
     Verdict,
     VerdictKind,
 )
-from nightbench.detection import ChangeDetector, Judgement, nights_before, point_of
+from nightbench.detection import ChangeDetector, Judgement, nights_before
 from nightbench.detection import verdict_sentences as sentences
 from nightbench.detection.case_verdicts import verdict_of
 from nightbench.detection.change_detector import judge_nights
@@ -41,18 +41,16 @@ CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
 Placements = Mapping[str, Mapping[str, Sequence[str]]]
 """case_id -> run_id -> nodes; the nodes of most runs under an empty run_id alone."""
 
-JudgedCase = tuple[Verdict, Judgement | None]
-
 
 @dataclass(frozen=True)
 class SharedVerdicts:
-    """A night's cases, with what they share taken into account."""
+    """A night's verdicts, with what the series share taken into account."""
 
-    cases: Sequence[JudgedCase]
-    movements: Sequence[SharedChange]
-    own: frozenset[str]
+    verdicts: Sequence[Verdict]
+    movements: Sequence[SharedChange] = ()
+    own: frozenset[str] = frozenset()
     """Members of a movement that show a change of their own when it is taken out."""
-    rows: Mapping[str, NightRow]
+    rows: Mapping[str, NightRow] = field(default_factory=dict)
     """Of the cases that have a value, by case_id."""
 
 
@@ -60,9 +58,9 @@ def judge_shared(
     warehouse: Warehouse,
     run: Run,
     planned: Mapping[str, PlannedCase],
-    measured: Mapping[str, Measurement],
+    measured: Mapping[str, MeasuredCase],
     histories: Mapping[str, Sequence[HistoryPoint]],
-    cases: Sequence[JudgedCase],
+    verdicts: Sequence[Verdict],
     policy: RegressionPolicy,
     placed: Placements,
     machines: Mapping[str, Sequence[HistoryPoint]],
@@ -76,10 +74,10 @@ def judge_shared(
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    judged = {verdict.case_id: each for verdict, each in cases if each is not None}
     rows = {
-        case_id: _row(run, planned[case_id], measured[case_id], histories.get(case_id, ()), placed)
-        for case_id in judged
+        case_id: _row(run, planned[case_id], each.point, histories.get(case_id, ()), placed)
+        for case_id, each in measured.items()
+        if each.point is not None
     }
     days = {p.run_id: p.at for row in rows.values() for p in row.points}
     controls = list(_controls(warehouse, run, days))
@@ -96,13 +94,13 @@ def judge_shared(
             )
         )
         rows[case_id] = replace(row, factors=own, nodes={}, usual_nodes=())
-    return find_shared(rows, controls, cases, policy)
+    return find_shared(rows, controls, verdicts, policy)
 
 
 def find_shared(
     rows: Mapping[str, NightRow],
     controls: Sequence[NightRow],
-    cases: Sequence[JudgedCase],
+    verdicts: Sequence[Verdict],
     policy: RegressionPolicy,
 ) -> SharedVerdicts:
     """Find the changes that series share, and judge the residual of each. Pure.
@@ -110,13 +108,13 @@ def find_shared(
     Args:
         rows: of the cases that have a value, by case_id.
         controls: control measurements of the same night.
-        cases: each judged by itself.
+        verdicts: of each case by itself.
         policy: of the suite.
     """
     alone = {
-        verdict.case_id: (each.since.date(), each.level_change)
-        for verdict, each in cases
-        if each is not None and each.since is not None and each.level_change is not None
+        each.case_id: (each.since.date(), each.level_change)
+        for each in verdicts
+        if each.since is not None and each.level_change is not None
     }
     movements = shared_changes([*rows.values(), *controls], policy, alone)
     lines: dict[Factor, list[str]] = defaultdict(list)
@@ -124,12 +122,12 @@ def find_shared(
         lines[_line(row)].append(case_id)
     mine = {
         verdict.case_id: [each for each in movements if verdict.case_id in each.members]
-        for verdict, _ in cases
+        for verdict in verdicts
     }
     again: dict[str, Sequence[HistoryPoint]] = {}
     beside: dict[str, str] = {}
-    for verdict, judgement in cases:
-        if judgement is None or verdict.kind not in CHANGES:
+    for verdict in verdicts:
+        if verdict.kind not in CHANGES:
             continue
         case_id, row = verdict.case_id, rows[verdict.case_id]
         if mine[case_id]:
@@ -141,14 +139,14 @@ def find_shared(
             again[case_id], beside[case_id] = row.points, unmoved
     left = dict(zip(again, _judge_again(again, rows, policy), strict=True))
     own = set()
-    found: list[JudgedCase] = []
-    for verdict, judgement in cases:
+    found: list[Verdict] = []
+    for verdict in verdicts:
         case_id = verdict.case_id
-        if judgement is None or not (mine[case_id] or case_id in left):
-            found.append((verdict, judgement))
+        if case_id not in rows or not (mine[case_id] or case_id in left):
+            found.append(verdict)
         elif not mine[case_id]:
             now = left[case_id], beside[case_id]
-            found.append(_without_release(rows[case_id], (verdict, judgement), *now))
+            found.append(_without_release(rows[case_id], verdict, *now))
         elif verdict.kind in CHANGES:
             # By how much a member moved may differ; what began on another night is its own.
             kind, since = left[case_id].kind, left[case_id].since
@@ -156,9 +154,9 @@ def find_shared(
                 since and abs((since.date() - each.since).days) <= APART for each in mine[case_id]
             ):
                 own.add(case_id)
-            found.append((sentences.with_shared(verdict, mine[case_id]), judgement))
+            found.append(sentences.with_shared(verdict, mine[case_id]))
         else:
-            found.append(_moved(rows[case_id], verdict, judgement, mine[case_id][0]))
+            found.append(_moved(rows[case_id], verdict, mine[case_id][0]))
     return SharedVerdicts(found, movements, frozenset(own), rows)
 
 
@@ -221,36 +219,28 @@ def _unmoved_by_release(
     return sentences.not_of_the_version(since, len(moved), len(before), _line(row).name)
 
 
-def _without_release(
-    row: NightRow, case: tuple[Verdict, Judgement], left: Judgement, unmoved: str
-) -> JudgedCase:
+def _without_release(row: NightRow, verdict: Verdict, left: Judgement, unmoved: str) -> Verdict:
     """Return the verdict on a series that moved with no other, by what its nights alone say."""
     if left.kind in CHANGES:
-        return case
-    verdict, judgement = case
-    left = replace(
-        left,
-        smallest_slowdown=judgement.smallest_slowdown,
+        return verdict
+    return replace(
+        verdict_of(verdict.case_id, verdict.cluster, row.points[-1], left),
+        smallest_slowdown=verdict.smallest_slowdown,
         sentence=left.sentence + unmoved,
     )
-    return verdict_of(verdict.case_id, verdict.cluster, row.points[-1], left), left
 
 
-def _moved(
-    row: NightRow, verdict: Verdict, judgement: Judgement, movement: SharedChange
-) -> JudgedCase:
+def _moved(row: NightRow, verdict: Verdict, movement: SharedChange) -> Verdict:
     """Return the verdict on a series that moved with others and does not show it alone."""
     step = movement.members[row.name]
     before = [point for point in row.points if point.at.date() < movement.since]
     since = [point for point in row.points if point.at.date() >= movement.since]
     tonight = row.points[-1]
     baseline = verdict.baseline or tonight.value / (1 + step)
-    kind = VerdictKind.REGRESSED if movement.falls else VerdictKind.IMPROVED
-    sentence = sentences.shown_by_others(tonight.value, baseline, movement, step)
-    changed = replace(
+    return replace(
         verdict,
-        kind=kind,
-        sentence=sentence,
+        kind=VerdictKind.REGRESSED if movement.falls else VerdictKind.IMPROVED,
+        sentence=sentences.shown_by_others(tonight.value, baseline, movement, step),
         baseline=baseline,
         change=tonight.value / baseline - 1,
         level_change=step,
@@ -260,17 +250,15 @@ def _moved(
         first_bad_run_id=since[0].run_id or None,
         last_good_run_id=(before[-1].run_id or None) if before else None,
     )
-    return changed, replace(judgement, kind=kind, sentence=sentence, drift=None)
 
 
 def _row(
     run: Run,
     planned: PlannedCase,
-    measured: Measurement,
+    tonight: HistoryPoint,
     history: Sequence[HistoryPoint],
     placed: Placements,
 ) -> NightRow:
-    tonight = point_of(run, measured)
     past = nights_before(run, history)
     nights = segment(past, tonight)
     if len(nights) < TAIL:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from nightbench.config.builds import locked_staging, staged_wheels
 from nightbench.core.code_digest import file_digest
+from nightbench.core.errors import ItemErrors
 from nightbench.spool import RunSpool, Spool
+from nightbench.spool.documents import read_bytes
 from nightbench.spool.run import started_at
 
 UNUSED = timedelta(days=30)
@@ -23,32 +25,37 @@ def remove_unused_wheels(spool: Spool, now: datetime) -> list[Path]:
     if not staged_wheels():
         return []  # The folder may be missing, or not ours to lock.
     oldest = now - UNUSED
-    removed = []
+    removed, errors = [], ItemErrors()
     with locked_staging():
         old = [wheel for wheel in staged_wheels() if _modified(wheel) < oldest]
         used = list(_used_since(spool, oldest)) if old else []
         for wheel in old:
-            written = json.dumps(str(wheel), ensure_ascii=False)[1:-1]
+            written = json.dumps(str(wheel), ensure_ascii=False)[1:-1].encode()
             if any(written in text for text in used):
                 continue
-            if file_digest(wheel).startswith(wheel.parent.name):
-                wheel.unlink()
-                wheel.parent.rmdir()
-                removed.append(wheel)
+            with errors.of(f"{wheel} is not removed"):
+                if file_digest(wheel).startswith(wheel.parent.name):
+                    wheel.unlink()
+                    wheel.parent.rmdir()
+                    removed.append(wheel)
     return removed
 
 
-def _used_since(spool: Spool, oldest: datetime) -> Iterator[str]:
-    """Yield as JSON what each run and experiment that began since, or goes on, measures."""
+def _used_since(spool: Spool, oldest: datetime) -> Iterator[bytes]:
+    """Yield the files that say what each run and experiment measures that began since, or goes on.
+
+    They are not parsed: a damaged one names its wheels as well.
+    """
     for folder in (*spool.runs(), *spool.comparisons()):
         began = started_at(folder)
         recent = began is None or began >= oldest.replace(tzinfo=None)
         if recent or _goes_on(folder):
-            yield json.dumps([folder.run(), folder.planned()], ensure_ascii=False)
+            for name in ("run.json", "planned.json"):
+                yield read_bytes(folder.folder / name) or b""
 
 
 def _goes_on(folder: RunSpool) -> bool:
-    return bool(folder.planned()) and not folder.has_ended
+    return (folder.folder / "planned.json").exists() and not folder.has_ended
 
 
 def _modified(path: Path) -> datetime:

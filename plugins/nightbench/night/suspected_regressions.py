@@ -1,6 +1,7 @@
-"""Suspected regressions: their facts, and which of them a night has time to confirm.
+"""Suspected changes: their facts, and which of them a night has time to confirm.
 
-A suspected regression is measured again before the message of its night is sent. Its builds are
+A drop of the throughput, or a change of training, is measured again before the message of its night
+is sent. Its builds are
 stored with the request (`request_confirmations`), so that a later measurement uses the same ones.
 What a night has time for goes to those that are expected to bring most for each second.
 """
@@ -25,8 +26,10 @@ from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Build, HistoryPoint, VerdictKind
 from nightbench.core.model.experiments import NIGHT, NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.core.run_plan import RunPlan
+from nightbench.detection.paired_training import traits_of
 from nightbench.detection.robust import Z_90
 from nightbench.detection.series import series_of
+from nightbench.detection.training import PROVED_NIGHTS, Range, TrainingTraits
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
@@ -49,15 +52,24 @@ class BuildGone(UserError):
 
 
 @dataclass(frozen=True)
+class TrainedBefore:
+    """Losses of the last nights that trained as before, for a change of training."""
+
+    nights: tuple[Mapping[str, Range], ...]
+    """The newest first."""
+    traits: TrainingTraits
+
+
+@dataclass(frozen=True)
 class SuspectedRegression:
-    """A regression with the builds and nodes with which it is measured again."""
+    """A regression or a change of training, with the builds and nodes that measure it again."""
 
     alert_id: int
     run_id: str
     """The night of the suspected regression."""
     case_id: str
     value: float
-    """Throughput of that night, units of work per second."""
+    """Throughput of that night, units of work per second; of a change of training the loss."""
     baseline: float
     """The level before."""
     bad: Build
@@ -76,6 +88,8 @@ class SuspectedRegression:
     high: float | None = None
     noise: float | None = None
     """Relative standard deviation of that night's repeats; None where unknown."""
+    trained: TrainedBefore | None = None
+    """Of a change of training; None for a drop of the throughput."""
 
     @property
     def change(self) -> float:
@@ -170,12 +184,12 @@ def suspected_regression(
 ) -> SuspectedRegression | None:
     """Return the suspected regression of an alert (alert_id, case_id, value, baseline).
 
-    None where it has no level, or is about another figure than throughput. The verdicts of the
-    plan's night are stored.
+    None where it has no level, or is about another figure than throughput or losses. The verdicts
+    of the plan's night are stored.
     """
     case_id = alert["case_id"]
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
-    if alert.get("metric", "throughput") != "throughput":
+    if alert["metric"] not in ("throughput", "training"):
         return None
     if case is None or not alert["value"] or not alert["baseline"]:
         return None
@@ -184,6 +198,14 @@ def suspected_regression(
     verdict = nights.verdicts(run_id).get(case_id) if tonight else None
     fell = verdict if verdict is not None and verdict.kind is VerdictKind.REGRESSED else None
     good_run_id = fell.last_good_run_id if fell else None
+    trained = None
+    if alert["metric"] == "training":
+        fell, same = None, warehouse.series.same_training(case.planned, plan.run, PROVED_NIGHTS)
+        if not same:
+            return None
+        good_run_id = same[0]["run_id"]
+        losses = [{name: tuple(ends) for name, ends in row["losses"].items()} for row in same]
+        trained = TrainedBefore(tuple(losses), traits_of(case))
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
     return SuspectedRegression(
@@ -202,6 +224,7 @@ def suspected_regression(
         low=fell.low if fell else None,
         high=fell.high if fell else None,
         noise=_noise(tonight),
+        trained=trained,
     )
 
 
@@ -298,8 +321,10 @@ def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two:
 
     Two builds in one round share the hour, so a small part of the fall is real as well, from the
     suite's smallest change on. One build against a level of earlier nights does not: half way
-    separates the levels best.
+    separates the levels best. A change of training is not decided by a ratio.
     """
+    if suspect.trained is not None:
+        return min_change
     half = -math.log(suspect.value / suspect.baseline) / 2
     bound = min(half, -math.log1p(-min_change)) if has_two else half
     return math.expm1(bound)
@@ -312,11 +337,13 @@ def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
     its distance from that bound. `UNREAL` of all falls are none. The others are as large as the
     night's interval says, and of these it is the knowledge gradient (Frazier, Powell and Dayanik,
     2008): large where the fall lies near the bound for its uncertainty, and where the rounds say
-    more than the night did.
+    more than the night did. If training changed, the whole throughput is misjudged.
     """
     has_two = _has_two(suspect)
     if has_two is None:
         return 0.0
+    if suspect.trained is not None:
+        return UNREAL
     rounds, _ = rounds_of(has_two)
     launches = rounds if has_two else 2 * rounds
     fall = -math.log(suspect.value / suspect.baseline)

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
-from nightbench.core.model import TrainingKind, Verdict, VerdictKind
+from nightbench.core.model import Case, TrainingKind, Verdict, VerdictKind
 from nightbench.core.run_plan import RunPlan
-from nightbench.core.summarize import asynchronous
+from nightbench.detection.paired_training import traits_of
 from nightbench.detection.training import (
     PROVED_NIGHTS,
     TrainingNight,
-    TrainingTraits,
     TrainingVerdict,
     judge_training,
     lines_that_differ,
@@ -35,22 +35,22 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     cases = {case.planned.case_id: case for case in plan.cases}
     tonight: dict[str, TrainingNight] = {}
     past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
+    speeds: dict[str, float] = {}
+    speeds_before: dict[str, list[float]] = {case_id: [] for case_id in cases}
     for row in warehouse.series.training_nights(
         list(cases), run.cluster, run.run_id, run.started_at, NIGHTS_COMPARED, PROVED_NIGHTS
     ):
         case_id, is_tonight = row.pop("case_id"), row.pop("is_tonight")
+        speed = row.pop("throughput")
         losses = row["losses"] and {name: tuple(ends) for name, ends in row["losses"].items()}
         night = TrainingNight(**row | {"losses": losses})
         if is_tonight:
-            tonight[case_id] = night
+            tonight[case_id], speeds[case_id] = night, speed
         else:
             past[case_id].append(night)
-    traits = {
-        case_id: TrainingTraits(
-            case.planned.case.precision, asynchronous(case.planned.case), case.has_dropout
-        )
-        for case_id, case in cases.items()
-    }
+            if not night.is_changed:
+                speeds_before[case_id].append(speed)
+    traits = {case_id: traits_of(case) for case_id, case in cases.items()}
     found = {
         case_id: judge_training(night, past[case_id], traits[case_id])
         for case_id, night in tonight.items()
@@ -63,7 +63,12 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     )
     for case_id, verdict in between_lines.items():
         found[case_id] = _with_lines(found.get(case_id), verdict)
-    return found
+    return {
+        case_id: replace(verdict, speed=speeds[case_id] / median(before) - 1)
+        if (before := speeds_before[case_id])
+        else verdict
+        for case_id, verdict in found.items()
+    }
 
 
 def _with_lines(before: TrainingVerdict | None, lines: TrainingVerdict) -> TrainingVerdict:
@@ -112,6 +117,7 @@ def follow_training(
         for row in warehouse.alerts.read("standing_alerts", cluster=plan.run.cluster)
         if row["metric"] == "training"
     }
+    cases = {each.planned.case_id: each.planned.case for each in plan.cases}
     opened = []
     for verdict in verdicts:
         training, alert = trainings.get(verdict.case_id), standing.get(verdict.case_id)
@@ -127,24 +133,22 @@ def follow_training(
             and (training.is_proved or alert is not None)
             and plan.policy.training == "alert"
         ):
-            of_alert = _of_alert(verdict, training)
+            of_alert = _of_alert(verdict, training, cases[verdict.case_id])
             if warehouse.alerts.open(of_alert):
                 opened.append(of_alert)
     return opened
 
 
-def _of_alert(verdict: Verdict, training: TrainingVerdict) -> Verdict:
-    speed = (
-        f" Throughput {verdict.change:+.1%}."
-        if verdict.change is not None and verdict.metric == "throughput"
-        else ""
-    )
+def _of_alert(verdict: Verdict, training: TrainingVerdict, case: Case) -> Verdict:
+    speed = "" if training.speed is None else f"; throughput {training.speed:+.1%}"
+    what = f"{case.workload} on {case.framework}, {training.difference}{speed}."
+    _, _, evidence = training.sentence.partition(". ")
     return Verdict(
         verdict.case_id,
         verdict.cluster,
         verdict.run_id,
         VerdictKind.TRAINING_CHANGED,
-        f"{training.sentence}{speed} Find the change, or dismiss the alert as intended.",
+        f"Training changed: {what} {evidence} Find the change, or dismiss the alert as intended.",
         training.value,
         training.baseline,
         training.change,

@@ -13,15 +13,12 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
+from nightbench.config.experiment_requests import AcceptRequest
 from nightbench.config.locations import find_clusters
 from nightbench.config.suite_heads import framework_names
+from nightbench.config.validate import checked
 from nightbench.orchestration.connections import connect
-from nightbench.orchestration.dag_common import (
-    optional_names,
-    our_dag,
-    switch,
-    user_errors_fail_task,
-)
+from nightbench.orchestration.dag_common import form, our_dag, user_errors_fail_task
 
 if TYPE_CHECKING:
     from nightbench.night.cluster_preflight import ClusterHealth
@@ -51,7 +48,7 @@ def accept_dag() -> DAG | None:
         "nightbench_accept",
         schedule=None,
         dagrun_timeout=ACCEPT_TIMEOUT,
-        params=_acceptance_form(clusters),
+        params=_form(clusters),
         # It runs only when somebody fills in its form.
         is_paused_upon_creation=False,
         description="Tries every configuration of every framework line on a cluster",
@@ -62,30 +59,15 @@ def accept_dag() -> DAG | None:
     return dag
 
 
-def _acceptance_form(clusters: list[str]) -> dict[str, Param]:
+def _form(clusters: list[str]) -> dict[str, Param]:
     lines = framework_names(locations.benchmarks_folder(), locations.dags_folder())
-    return {
-        "cluster": Param(
-            clusters[0],
-            type="string",
-            enum=clusters,
-            title="Cluster",
-            description="The cluster to test: a file of dags/clusters.",
-        ),
-        "lines": optional_names(
-            "Lines", "Framework lines to include. Empty: all.", examples=list(lines)
-        ),
-        "modes": optional_names(
-            "Configurations", "Configurations to include, such as `single bf16`. Empty: all."
-        ),
-        "again": switch("Again", "Also retest configurations that passed."),
-        "untried": switch(
-            "Untried", "Also try configurations that were never run on such devices.", on=True
-        ),
-        "outside_hours": switch(
-            "Outside the hours", "Also measure outside the cluster's allowed hours."
-        ),
-    }
+    return form(
+        AcceptRequest,
+        {
+            "cluster": {"default": clusters[0], "enum": clusters},
+            "lines": {"examples": list(lines)},
+        },
+    )
 
 
 @task(
@@ -125,13 +107,10 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
 
     catalog = load_catalog()
     with user_errors_fail_task(for_good=True):
-        cluster = cluster_of(params["cluster"], catalog)
+        request = checked(AcceptRequest, params)
+        cluster = cluster_of(request.cluster, catalog)
         cells = measuring.chosen_cells(
-            params.get("lines") or (),
-            params.get("modes") or (),
-            cluster,
-            catalog,
-            untried=bool(params["untried"]),
+            request.lines, request.modes, cluster, catalog, untried=request.untried
         )
     context = measuring.AcceptanceContext(
         cluster,
@@ -140,12 +119,12 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
         connect,
         open_spool(),
         dag_run.triggering_user_name or getpass.getuser(),
-        outside_hours=bool(params["outside_hours"]),
+        outside_hours=request.outside_hours,
         dag_id=dag_run.dag_id,
         dag_run_id=dag_run.run_id,
     )
     # The same moment for every try, so that a retry goes on.
-    again = dag_run.run_after if params["again"] else None
+    again = dag_run.run_after if request.again else None
     observer = measuring.AcceptanceObserver(
         log.info, log_nodes, lambda folder: LiveView(folder, log.info, all_events=True)
     )

@@ -98,11 +98,6 @@ def optional(kind: str, title: str, description: str, **more: Any) -> Param:
     return Param(default, type=["null", kind], title=title, description=description, **more)
 
 
-def switch(title: str, description: str = "", *, on: bool = False, section: str = "How") -> Param:
-    """A field that is on or off."""
-    return Param(on, type="boolean", title=title, description=description, section=section)
-
-
 def optional_names(title: str, description: str, **more: Any) -> Param:
     """A field for several names, which may stay empty."""
     return optional("array", title, description, items={"type": "string"}, **more)
@@ -187,15 +182,12 @@ def log_refused(deliveries: Iterable[Delivery]) -> None:
 
 def experiment_context(
     suite: str,
-    cluster: str | None,
-    case_id: str | None = None,
+    cluster: str,
     *,
     outside_hours: bool = False,
     until: datetime | None = None,
 ) -> ExperimentContext:
     """Return where a task measures an experiment, and by what: see `engine.experiment_context`.
-
-    The cluster is the suite's own where None, and so are the cases.
 
     Raises:
         UserError: an unknown name, a missing Connection, or closed hours.
@@ -205,8 +197,7 @@ def experiment_context(
     from nightbench.experiments import engine
     from nightbench.orchestration.ssh_targets import ssh_targets
 
-    cases = (case_id,) if case_id else ()
-    request = RunRequest(suite, cluster=cluster, cases=cases)
+    request = RunRequest(suite, cluster=cluster)
     chosen, where, catalog = resolve_request(request, accepting_catalog(connect))
     return engine.experiment_context(
         chosen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -166,16 +166,10 @@ class GenerationState:
     max_tries: int
 
     @classmethod
-    def of_try(
-        cls, stored: Mapping[str, Any] | None, generations: Sequence[int], max_tries: int
-    ) -> GenerationState:
-        """The state of this try.
-
-        `stored` is what the try before left in the spool. Without it, as before the first try, it
-        is the newest of `generations`, ascending.
-        """
+    def of_try(cls, stored: Mapping[str, Any] | None, max_tries: int) -> GenerationState:
+        """The state of this try; `stored` is what the try before left in the spool."""
         if stored is None:
-            return cls(generations[-1] if generations else 0, max_tries)
+            return cls(0, max_tries)
         generation, before = int(stored["generation"]), int(stored["max_tries"])
         return cls(generation + 1 if max_tries > before else generation, max_tries)
 
@@ -259,8 +253,7 @@ class GangOperator(BaseOperator):
 
     def _generation_state(self, context: Context, run: RunSpool) -> GenerationState:
         case_id = self.case_id
-        tried, generations = run.tried(case_id), run.generations(case_id)
-        state = GenerationState.of_try(tried, generations, context["ti"].max_tries)
+        state = GenerationState.of_try(run.tried(case_id), context["ti"].max_tries)
         run.save_tried(case_id, dataclasses.asdict(state))
         self.log.info("run %s, case %s, generation %d", run.run_id, case_id, state.generation)
         return state

@@ -31,6 +31,8 @@ _MARKS = {
     "unavailable": "[yellow]–[/yellow]",
     "left_out": "[cyan]–[/cyan]",
 }
+NOTABLE = ("ship", "provision", "lost", "back", "cancel")
+"""Kinds of events that matter to the user."""
 _QUIET_S = 30.0
 _LOG_LINES = 16
 _STACKS = 3
@@ -145,7 +147,7 @@ class LiveView:
 
     def hear(self, event: GangEvent) -> None:
         """Show an event that matters to the user: something is shipped, built, or wrong."""
-        if self._all_events or event.kind in ("ship", "provision", "lost", "back", "cancel"):
+        if self._all_events or event.kind in NOTABLE:
             self._line(f"  {event}")
 
     def states(self) -> list[CaseState]:

@@ -11,7 +11,7 @@ from typing import Any
 from upath import UPath
 
 from nightbench.core.documents import from_document, to_document
-from nightbench.core.model import CaseStatus, Reason
+from nightbench.core.model import SLUG, CaseStatus, Reason
 from nightbench.core.sentences import sentences
 from nightbench.spool.documents import (
     Document,
@@ -169,14 +169,14 @@ class CaseStore:
 
     def results(self, repeat: int) -> dict[str, Document]:
         """All nodes' result.json of a repeat, by node."""
-        found = {}
-        folder = self.folder / self._repeat(repeat)
-        for path in entries(folder):
-            if path.suffix == ".json" and path.name not in ("controller.json",):
-                document = read_json(path)
-                if document is not None and not path.name.startswith("."):
-                    found[path.stem] = document
-        return found
+        found = {node: self.result(repeat, node) for node in self.nodes(repeat)}
+        return {node: document for node, document in found.items() if document is not None}
+
+    def nodes(self, repeat: int) -> list[str]:
+        """The nodes whose result of a repeat came back."""
+        found = entries(self.folder / self._repeat(repeat))
+        names = {path.stem for path in found if path.suffix == ".json"} - {"controller"}
+        return sorted(name for name in names if SLUG.match(name))
 
     def logs(self, repeat: int) -> dict[str, UPath]:
         """The ends of the logs of a repeat's processes, by process."""
@@ -191,15 +191,14 @@ class CaseStore:
 
     def repeats(self) -> list[int]:
         """Numbers of the repeats that have a record of the controller."""
-        numbers = []
-        for path in entries(self.folder):
-            if path.name.startswith("repeat-") and (path / "controller.json").exists():
-                numbers.append(int(path.name.removeprefix("repeat-")))
-        return sorted(numbers)
+        found = [(path, re.fullmatch(r"repeat-(\d+)", path.name)) for path in entries(self.folder)]
+        return sorted(
+            int(named[1]) for path, named in found if named and (path / "controller.json").exists()
+        )
 
     def fingerprint(self, node: str) -> Document | None:
-        """A node's fingerprint."""
-        return self._read(f"fingerprint-{component(node, 'node')}.json")
+        """A node's fingerprint; None where it is damaged."""
+        return unless_damaged(self.folder / f"fingerprint-{component(node, 'node')}.json")
 
     def save_fingerprint(self, node: str, document: Mapping[str, Any]) -> None:
         """Keep a node's fingerprint."""
@@ -210,5 +209,4 @@ class CaseStore:
         return f"repeat-{repeat:03d}"
 
     def _read(self, *parts: str) -> Document | None:
-        found: Document | None = read_json(self.folder.joinpath(*parts))
-        return found
+        return read_json(self.folder.joinpath(*parts))

@@ -1,7 +1,6 @@
 """Documents as files: written whole, read whole, on a disk or in an object store."""
 
 import json
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +10,20 @@ from typing import IO, Any
 
 from upath import UPath
 
-from nightbench.core.errors import UserError
+from nightbench.core.complaints import describe
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import SLUG
 from nightbench.core.whole_files import beside
 
 Document = dict[str, Any]
 
 
-log = logging.getLogger(__name__)
-
-
 class SpoolError(UserError):
     """A document that cannot be read or written, or a name that is no path component."""
+
+
+class DamagedDocument(SpoolError):
+    """A file whose content is not the document that was written; reading again does not help."""
 
 
 @contextmanager
@@ -30,12 +31,12 @@ def of_this_version(path: UPath) -> Iterator[None]:
     """Turn what a plan of another version lacks, or has too much, into a sentence.
 
     Raises:
-        SpoolError: a field is missing, unknown, or holds what this version does not know.
+        DamagedDocument: a field is missing, unknown, or holds what this version does not know.
     """
     try:
         yield
-    except (TypeError, KeyError, ValueError) as error:
-        raise SpoolError(
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DamagedDocument(
             f"{path}: planned by another version of Nightbench and not readable by this one "
             f"({type(error).__name__}: {error}). Start a new run"
         ) from error
@@ -109,32 +110,48 @@ def read_bytes(path: UPath) -> bytes | None:
         return None
 
 
-def read_json(path: UPath) -> Any | None:
+def read_json(path: UPath) -> Document | None:
     """The document, or None where there is none.
 
     Raises:
-        SpoolError: the file is not JSON.
+        SpoolError: the file cannot be read.
+        DamagedDocument: it is not JSON, or JSON of another kind.
     """
-    content = read_bytes(path)
-    if content is None:
-        return None
+    found: Document | None = _read(path, dict)
+    return found
+
+
+def read_list(path: UPath) -> list[Document]:
+    """The documents of a list, which is empty where there is no file; see `read_json`."""
+    return _read(path, list) or []
+
+
+def _read(path: UPath, kind: type[Any]) -> Any:
     try:
-        return json.loads(content)
-    except ValueError as error:
-        raise SpoolError(
+        content = read_bytes(path)
+        if content is None:
+            return None
+        document = json.loads(content)
+    except IsADirectoryError as error:
+        raise DamagedDocument(f"{path}: found a folder; expected a JSON document") from error
+    except OSError as error:
+        raise SpoolError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedDocument(
             f"{path}: not a JSON document ({error}). Remove the file: its content is measured or "
             "fetched again if possible."
         ) from error
+    if not isinstance(document, kind):
+        found = describe(document)
+        raise DamagedDocument(f"{path}: found {found}; expected {describe(kind())} of JSON")
+    return document
 
 
 def unless_damaged(path: UPath) -> Document | None:
     """A document for a view; None, and a line in the log, where it is damaged."""
-    try:
-        found: Document | None = read_json(path)
-    except SpoolError as error:
-        log.warning("%s", error)
-        return None
-    return found
+    with ItemErrors().of("passed over"):
+        return read_json(path)
+    return None
 
 
 def is_local(path: UPath) -> bool:

@@ -13,6 +13,8 @@ from typing import IO, Any
 from upath import UPath
 
 from nightbench.config import locations
+from nightbench.core.errors import ItemErrors
+from nightbench.core.model import SLUG
 from nightbench.spool import steering
 from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import (
@@ -22,8 +24,10 @@ from nightbench.spool.documents import (
     component,
     entries,
     is_local,
+    of_this_version,
     read_bytes,
     read_json,
+    read_list,
     unless_damaged,
     write_bytes,
     write_json,
@@ -91,8 +95,7 @@ class Uploads:
 
     def note(self, name: str) -> Document | None:
         """Return what is noted of a build, or of a comparison's commits; None where nothing is."""
-        found: Document | None = read_json(self._commit(name, "json"))
-        return found
+        return read_json(self._commit(name, "json"))
 
     def save_note(self, name: str, document: Mapping[str, Any]) -> None:
         """Store the result of a build, after its wheel is kept, or the commits of a comparison."""
@@ -111,12 +114,14 @@ class Uploads:
 
     def expire(self, oldest: datetime) -> list[UPath]:
         """Remove those that were sent before; returns them."""
-        every = [*self._wheels(), *(self._root / "commits").glob("*")]
-        old = [path for path in every if path.stat().st_mtime < oldest.timestamp()]
-        for path in old:
-            path.unlink()
-            if is_local(path) and path.suffix == ".whl":
-                Path(path.parent.path).rmdir()
+        old, errors = [], ItemErrors()
+        for path in [*self._wheels(), *entries(self._root / "commits")]:
+            with errors.of(str(path)):
+                if path.stat().st_mtime < oldest.timestamp():
+                    path.unlink()
+                    old.append(path)
+                    if is_local(path) and path.suffix == ".whl":
+                        Path(path.parent.path).rmdir()
         return old
 
     def _wheels(self) -> Iterator[UPath]:
@@ -148,8 +153,7 @@ class RunSpool:
 
     def tried(self, case_id: str) -> Document | None:
         """tried.json: generation and `max_tries` of the newest try of its task in Airflow."""
-        found: Document | None = read_json(self._tried(case_id))
-        return found
+        return read_json(self._tried(case_id))
 
     def save_tried(self, case_id: str, document: Mapping[str, Any]) -> None:
         """Keep tried.json, which the next try reads."""
@@ -170,12 +174,11 @@ class RunSpool:
 
     def case_ids(self) -> list[str]:
         """Cases that have files, sorted."""
-        return sorted(p.name for p in entries(self.folder / "cases"))
+        return sorted(p.name for p in entries(self.folder / "cases") if SLUG.match(p.name))
 
     def run(self) -> Document | None:
         """run.json: the run, its suite, protocol, builds, policy and channels."""
-        found: Document | None = read_json(self.folder / "run.json")
-        return found
+        return read_json(self.folder / "run.json")
 
     @property
     def has_ended(self) -> bool:
@@ -188,7 +191,7 @@ class RunSpool:
 
     def planned(self) -> list[Document]:
         """planned.json: every case that the run was meant to measure."""
-        return read_json(self.folder / "planned.json") or []
+        return read_list(self.folder / "planned.json")
 
     def save_planned(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Keep planned.json; written before anything is launched."""
@@ -231,7 +234,8 @@ def started_at(run: RunSpool) -> datetime | None:
     started = (run.run() or {}).get("started_at")
     if not started:
         return None
-    moment = datetime.fromisoformat(started)
+    with of_this_version(run.folder / "run.json"):
+        moment = datetime.fromisoformat(started)
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
@@ -253,8 +257,7 @@ class Spool:
 
     def planned_by(self, dag_id: str, dag_run_id: str) -> Document | None:
         """The run that a DAG run planned: `run_id`, `started_at`, `max_tries` of the task."""
-        found: Document | None = read_json(self._dag_run(dag_id, dag_run_id))
-        return found
+        return read_json(self._dag_run(dag_id, dag_run_id))
 
     def save_planned_by(self, dag_id: str, dag_run_id: str, document: Mapping[str, Any]) -> None:
         """Keep which run a DAG run plans, before it is planned: a retry plans the same."""
@@ -303,17 +306,19 @@ class Spool:
         A run that the warehouse does not have yet stays, however old it is.
         """
         limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
-        removed = []
+        removed, errors = [], ItemErrors()
         unneeded = [run for run in self.runs() if run.loaded() is not None]
         unneeded += self.comparisons()
         for run in unneeded:
-            started = started_at(run)
-            if started is not None and started < limit and not run.is_steered():
-                run.remove()
-                removed.append(run.run_id)
+            with errors.of(f"run {run.run_id} is not removed"):
+                started = started_at(run)
+                if started is not None and started < limit and not run.is_steered():
+                    run.remove()
+                    removed.append(run.run_id)
         for path in entries(self.root / "dag_runs"):
-            if datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(tzinfo=None) < limit:
-                path.unlink()
+            with errors.of(f"{path} is not removed"):
+                if datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(tzinfo=None) < limit:
+                    path.unlink()
         return removed
 
 
@@ -326,9 +331,9 @@ def _by_date(folder: UPath) -> list[RunSpool]:
     found = []
     for run in map(RunSpool, entries(folder)):
         try:
+            component(run.run_id, "run")
             found.append((started_at(run) or datetime.max, run.run_id, run))
         except SpoolError as error:
-            # One damaged run must not keep all the others from their ingest.
             said = f"run {run.run_id} is skipped: {error}"
             if said not in _SAID:  # a live view looks every second
                 _SAID.add(said)

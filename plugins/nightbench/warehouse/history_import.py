@@ -7,8 +7,7 @@ changes nothing.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -29,35 +28,8 @@ from nightbench.core.history_file import (
     lacking,
 )
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
-from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.runs import RunRepository
 
 Entry = tuple[Run, PlannedCase, Measurement]
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """The result of an import."""
-
-    rows: int
-    """Lines of the file."""
-    runs: int
-    """Nights that they belong to."""
-    changed: int
-    """Medians that were new or different."""
-    series: frozenset[tuple[str, str]]
-    """The series that they belong to: case and cluster."""
-
-
-def import_history(connection: Connection, entries: Sequence[Entry]) -> ImportReport:
-    """Store a site's older results as runs that feed baselines.
-
-    Raises:
-        WarehouseUnavailable: PostgreSQL is away.
-    """
-    runs, changed = RunRepository(connection).store_history(entries)
-    series = frozenset((planned.case_id, run.cluster) for run, planned, _ in entries)
-    return ImportReport(rows=len(entries), runs=runs, changed=changed, series=series)
 
 
 def is_import_file(file: HistoryFile) -> bool:

@@ -33,9 +33,6 @@ OWNER = "nightbench_owner"
 SCHEMAS = ("staging", "marts")
 """Folders of `sql/` with a file for each view."""
 
-GONE: set[tuple[str, str]] = set()
-"""Views of released versions that this one has no more."""
-
 _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 """Comments and texts, in which a view may be spoken of that is not needed."""
 _NAME = re.compile(r"\b\w+\.\w+")
@@ -149,7 +146,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     digest = _digest(texts)
     if not pending and _mark(connection) == digest:
         return []
-    if unknown := set(_existing(connection)) - {tuple(view.split("/")) for view in texts} - GONE:
+    if unknown := set(_existing(connection)) - {tuple(view.split("/")) for view in texts}:
         raise WarehouseRefused(
             f"{statements.SQL} has no file for {', '.join(sorted(map('.'.join, unknown)))}, which "
             "the warehouse has: a file is missing, or a newer version made it. A view of your own "

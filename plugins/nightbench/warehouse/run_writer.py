@@ -13,6 +13,7 @@ from nightbench.core.model import (
     Build,
     Case,
     CaseBundle,
+    CaseStatus,
     Cluster,
     Measurement,
     PlannedCase,
@@ -76,18 +77,6 @@ class _Results:
             for node, fingerprint_id in _fingerprints(case.repeats).items()
         ]
         self.rows["failed_check"] += [key | each for each in to_row.failed_check_rows(checks)]
-
-    def add_median(
-        self, key: Row, run: Run, planned: PlannedCase, build_key: int, measurement: Measurement
-    ) -> None:
-        row = to_row.measurement_row(measurement, quarantined=False) | {
-            "run_kind": run.run_kind.value,
-            "build_key": build_key,
-            "is_private_build": planned.private_build,
-            "untried": planned.untried,
-            "status": "ok",
-        }
-        self.rows["measurement"].append(key | row)
 
     def _add_repeat(self, key: Row, bundle: RepeatBundle, refused: Json | None) -> None:
         record = bundle.record
@@ -224,12 +213,12 @@ class RunWriter(Repository):
                     | key
                     | {"series_key": series_key, "build_key": build_key}
                 )
-                results.add_median(
+                results.add_case(
                     key | {"series_key": series_key, "generation": 0},
                     run,
+                    CaseBundle(planned.case, 0, CaseStatus.OK, measurement=measurement),
                     planned,
                     build_key,
-                    measurement,
                 )
             self._store("planned_case", plans, "run_key series_key")
             changed = self._store_results(results)

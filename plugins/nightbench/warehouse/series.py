@@ -10,6 +10,8 @@ from nightbench.core.model import (
     HistoryPoint,
     MetricInfo,
     PairNight,
+    PlannedCase,
+    Run,
     RunKind,
     TrainingKind,
     Verdict,
@@ -98,6 +100,17 @@ class SeriesRepository(Repository):
             before=before,
             max_nights=max_nights,
             max_changed=max_changed,
+        )
+
+    def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
+        """The nights before a run in which a case trained as before: rows of `same_training`."""
+        return self.read(
+            "same_training",
+            case_id=case.case_id,
+            cluster=run.cluster,
+            before=run.started_at,
+            definition_digest=case.definition_digest,
+            max_nights=max_nights,
         )
 
     def night_pairs(

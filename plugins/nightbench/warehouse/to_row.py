@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from statistics import median
 from typing import Any
 
 from psycopg2.extras import Json
 
 from nightbench.core.model import (
+    FIGURES,
     Case,
     CheckResult,
     Cluster,
@@ -18,20 +20,17 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
     RepeatBundle,
+    RepeatSummary,
     Strategy,
 )
 
 Row = dict[str, Any]
 
-MEASUREMENT_COLUMNS = (
-    *("framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
-    *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
-    *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes", "found_batch_size"),
-    *("sent_bytes_per_step", "data_wait_s", "power_w", "joules_per_unit", "energy_absent"),
-    *("tokens_per_s", "model_flops_per_s", "device", "peak_flops", "mfu", "mfu_absent"),
-    *("reported", "losses"),
-    *("definition_digest", "fingerprint_id"),
+_NO_COLUMNS = frozenset(
+    {"run_id", "case", "cluster", "build", "repeats", "python", "status", "reasons", "checks"}
 )
+MEASUREMENT_COLUMNS = [each.name for each in fields(Measurement) if each.name not in _NO_COLUMNS]
+"""Columns of `raw.measurement` that are fields of a measurement."""
 
 
 def cluster_row(cluster: Cluster) -> Row:
@@ -94,22 +93,17 @@ def repeat_row(bundle: RepeatBundle) -> Row:
             # The column takes positive finite figures only; what was found stays readable.
             reasons.append(Reason(ReasonCode.BAD_FIGURE, subject=column, observed=str(value)))
     row["reasons"] = reasons_document(reasons)
-    for column in (
-        *("overlap", "drift", "time_to_first_step_s", "data_wait_s", "power_w"),
-        *("loss_first", "loss_median"),
-    ):
+    for column in ("overlap", "drift", "power_w", "loss_first", "loss_median"):
         row[column] = getattr(summary, column, None)
     row["reported"] = _named(getattr(summary, "reported", None))
-    for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
-        row[column] = _whole(getattr(summary, column, None))
-    return row
+    return row | _figures(summary)
 
 
 def rank_row(rank: RankResult) -> Row:
     """One process of a repeat."""
     same = (
         *("role", "rank", "node", "samples_per_step", "window_open_s", "window_close_s"),
-        *("window_wall_s", "time_to_first_step_s", "data_wait_s", "loss_first"),
+        *("window_wall_s", "loss_first"),
         *("weights_digest", "parameters", "precision", "transport"),
     )
     return {
@@ -118,9 +112,7 @@ def rank_row(rank: RankResult) -> Row:
         "step_seconds": _numbers(rank.step_seconds),
         "step_end_s": _numbers(rank.step_end_s),
         "loss_window": _numbers(rank.loss_window),
-        "peak_resident_bytes": _whole(rank.peak_resident_bytes),
-        "peak_allocator_bytes": _whole(rank.peak_allocator_bytes),
-        "sent_bytes_per_step": _whole(rank.sent_bytes_per_step),
+        **_figures(rank),
         "versions": Json(dict(rank.versions)),
     }
 
@@ -130,8 +122,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
     row: Row = {column: getattr(m, column) for column in MEASUREMENT_COLUMNS}
     row["reported"] = _named(m.reported)
     row["losses"] = m.losses and Json({name: list(ends) for name, ends in m.losses.items()})
-    for column in ("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step"):
-        row[column] = _whole(row[column])
+    row |= _figures(m)
     if quarantined and not (
         row["throughput"] is None
         or (
@@ -195,8 +186,13 @@ def _named(figures: Mapping[str, float] | None) -> Json | None:
     return Json(dict(figures)) if figures else None
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+def _figures(result: RankResult | RepeatSummary | Measurement | None) -> Row:
+    """The figures of a result; bytes as whole numbers."""
+    found = {name: getattr(result, name, None) for name in FIGURES}
+    return {
+        name: value if value is None or name.endswith("_s") else int(value)
+        for name, value in found.items()
+    }
 
 
 def _positive(value: float | None) -> float | None:

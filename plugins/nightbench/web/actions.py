@@ -1,4 +1,4 @@
-"""Actions of people on alerts: parses and checks the fields of forms and of the API. Pure.
+"""Actions of people on alerts: the requests of pages and scripts, and what each changes.
 
 The functions of schema triage decide which changes are allowed. `actions_for` returns those that
 pages offer; a test compares both.
@@ -6,14 +6,15 @@ pages offer; a test compares both.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.printable import UNSTORED, has_control_characters
 from nightbench.warehouse import MoveRefused, Triage
-from nightbench.web.errors import BadInput
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
 """Reasons to dismiss an alert, with their labels."""
@@ -21,9 +22,87 @@ REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "wo
 LIVE = ("open", "acknowledged")
 STATES = (*LIVE, "resolved", "dismissed")
 
-WHY_CHARACTERS = 2000
-OWNER_CHARACTERS = 200
 LONGEST_SNOOZE = timedelta(days=366)
+
+
+# --- requests -----------------------------------------------------------------------------
+
+
+def _at_most(longest: int) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if len(value) > longest:
+            raise ValueError(f"found {len(value)} characters; expected {longest} at most")
+        if has_control_characters(value):
+            raise ValueError("found a control character; expected a text")
+        return value.replace("\r\n", "\n")
+
+    return check
+
+
+def _schema(longest: int) -> WithJsonSchema:
+    return WithJsonSchema(
+        {"type": "string", "pattern": f"^[^{UNSTORED}]*$", "maxLength": longest, "default": ""}
+    )
+
+
+def _time_to_come(value: object) -> datetime:
+    now = datetime.now(UTC)
+    try:
+        found = moment(str(value), now)
+    except UserError as error:
+        raise ValueError(str(error).removeprefix("until: ")) from None
+    if not now < found <= now + LONGEST_SNOOZE:
+        raise ValueError(
+            f'found "{value}"; expected a time to come, {LONGEST_SNOOZE.days} days ahead at most'
+        )
+    return found
+
+
+class Explained(BaseModel):
+    """A change of anything, with its reason."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, str_strip_whitespace=True)
+
+    why: Annotated[str, AfterValidator(_at_most(2000)), _schema(2000)] = ""
+    """Reason, kept in the history."""
+
+
+class Move(Explained):
+    """A change of an alert's state."""
+
+    group: bool = False
+    """Apply the change to all alerts of the same cause."""
+
+
+class Dismissal(Move):
+    """A change to the state dismissed."""
+
+    reason: Annotated[
+        Literal["false_alarm", "intended", "wont_fix"],
+        BeforeValidator(lambda value: str(value).replace("-", "_")),
+    ]
+    """false_alarm, intended or wont_fix."""
+
+
+class Snooze(Move):
+    """A time before which an alert sends no message."""
+
+    until: Annotated[
+        datetime,
+        BeforeValidator(_time_to_come),
+        WithJsonSchema({"type": "string", "maxLength": 80}),
+    ]
+    """12h, 3d, 2w, a date or a time."""
+
+
+class Assignment(Move):
+    """The owner of an alert."""
+
+    owner: Annotated[str, AfterValidator(_at_most(200)), _schema(200)]
+    """A name; empty for nobody."""
+
+
+# --- actions ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,21 +114,29 @@ class Action:
     hint: str
     states: tuple[str, ...]
     """States in which pages offer it."""
+    request: type[Move] = Move
     to: str = ""
     """The state that it leads to; empty where it leaves the state as it is."""
-    field: str = ""
-    """The field that it needs beside `why`: reason, until or owner."""
+
+    @property
+    def field(self) -> str:
+        """The field that its request requires: reason, until, owner or none."""
+        fields = self.request.model_fields.items()
+        return next((name for name, field in fields if field.is_required()), "")
 
 
 ACTIONS = {
     action.name: action
     for action in (
-        Action("acknowledge", "Acknowledge", "You are working on it.", ("open",), "acknowledged"),
+        Action(
+            "acknowledge", "Acknowledge", "You are working on it.", ("open",), Move, "acknowledged"
+        ),
         Action(
             "resolve",
             "Resolve",
             "The cause is fixed. If the drop continues, it is reported again.",
             LIVE,
+            Move,
             "resolved",
         ),
         Action(
@@ -57,14 +144,15 @@ ACTIONS = {
             "Dismiss",
             "Close the alert. The series opens a new one only if it drops further.",
             LIVE,
+            Dismissal,
             "dismissed",
-            "reason",
         ),
         Action(
             "reopen",
             "Reopen",
             "Open the alert again, with its history.",
             ("acknowledged", "resolved", "dismissed"),
+            Move,
             "open",
         ),
         Action(
@@ -72,10 +160,9 @@ ACTIONS = {
             "Snooze",
             "Send no message until this date; then report it again.",
             LIVE,
-            "",
-            "until",
+            Snooze,
         ),
-        Action("assign", "Assign", "Set the owner. Empty: no owner.", LIVE, "", "owner"),
+        Action("assign", "Assign", "Set the owner. Empty: no owner.", LIVE, Assignment),
     )
 }
 
@@ -85,64 +172,8 @@ def actions_for(state: str) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS.values() if state in action.states)
 
 
-_TEXT = {"type": ["string", "null"], "pattern": f"^[^{UNSTORED}]*$"}
-_FIELDS: Mapping[str, Mapping[str, Any]] = {
-    "why": {**_TEXT, "maxLength": WHY_CHARACTERS},
-    "reason": {"enum": list(REASONS)},
-    "until": {"type": "string", "maxLength": 80},
-    "owner": {**_TEXT, "maxLength": OWNER_CHARACTERS},
-    "group": {"type": "boolean"},
-}
-
-
-def _body(*names: str, required: str = "") -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {name: _FIELDS[name] for name in names if name},
-        "required": [required] if required else [],
-        "additionalProperties": False,
-    }
-
-
-WHY_BODY = _body("why")
-"""JSON Schema of the body of a change that takes a reason and nothing else."""
-
-
-def body_of(action: Action) -> dict[str, Any]:
-    """Return the JSON Schema of the body of an action."""
-    return _body("why", action.field, "group", required=action.field)
-
-
-Change = Callable[[Triage, int], str]
-"""A change of one alert; returns its state before."""
-
-
-def parse_change(action: Action, given: Mapping[str, object], now: datetime) -> Change:
-    """Return the change that fields describe; values are texts, absent ones are empty.
-
-    Raises:
-        BadInput: an unknown field, or an invalid value.
-    """
-    known = {"why", action.field} - {""}
-    if unknown := sorted(set(given) - known):
-        raise BadInput(
-            f"{unknown[0][:80]}: {action.name} takes {', '.join(sorted(known))} and nothing else"
-        )
-    why = _text(given, "why", WHY_CHARACTERS)
-    if action.name == "snooze":
-        until = _until(_text(given, "until", 80), now)
-        return lambda triage, alert_id: triage.snooze(alert_id, until, why)
-    if action.name == "assign":
-        if "owner" not in given:
-            raise BadInput('owner: expected a name, or "" for no owner')
-        owner = _text(given, "owner", OWNER_CHARACTERS)
-        return lambda triage, alert_id: triage.assign(alert_id, owner, why)
-    reason = _reason(_text(given, "reason", 80)) if action.field == "reason" else None
-    return lambda triage, alert_id: triage.move(alert_id, action.to, why, reason)
-
-
 def apply_change(
-    change: Change,
+    change: Move,
     action: Action,
     triage: Triage,
     alert: Mapping[str, Any],
@@ -162,7 +193,7 @@ def apply_change(
         if group and row["state"] not in action.states:
             continue
         try:
-            change(triage, row["alert_id"])
+            _apply(change, action.to, triage, row["alert_id"])
             changed += 1
         except MoveRefused as error:
             refused = error
@@ -170,44 +201,13 @@ def apply_change(
         raise refused or MoveRefused(f"No alert of the group can be changed so ({action.name}).")
 
 
-def one_line(given: Mapping[str, object], name: str) -> str:
-    """Return a text of a body on one line, empty if it is absent.
-
-    Raises:
-        BadInput: it is no text, too long, or has several lines.
-    """
-    return " ".join(_text(given, name, WHY_CHARACTERS).split())
-
-
-def _text(given: Mapping[str, object], name: str, longest: int) -> str:
-    value = given.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadInput(f"{name}: found {type(value).__name__}, expected a text")
-    text = value.replace("\r\n", "\n").strip()
-    if len(text) > longest:
-        raise BadInput(f"{name}: found {len(text)} characters, expected {longest} at most")
-    if has_control_characters(text):
-        raise BadInput(f"{name}: found a control character, expected a text")
-    return text
-
-
-def _until(text: str, now: datetime) -> datetime:
-    try:
-        found = moment(text, now)
-    except UserError as error:
-        raise BadInput(str(error)) from None
-    if not now < found <= now + LONGEST_SNOOZE:
-        raise BadInput(
-            f'until: found "{text}", expected a time to come, {LONGEST_SNOOZE.days} days ahead at '
-            "most"
-        )
-    return found
-
-
-def _reason(text: str) -> str:
-    found = text.replace("-", "_")
-    if found not in REASONS:
-        raise BadInput(f'reason: found "{found}", expected {", ".join(REASONS)}')
-    return found
+def _apply(change: Move, to: str, triage: Triage, alert_id: int) -> None:
+    match change:
+        case Snooze():
+            triage.snooze(alert_id, change.until, change.why)
+        case Assignment():
+            triage.assign(alert_id, change.owner, change.why)
+        case Dismissal():
+            triage.move(alert_id, to, change.why, change.reason)
+        case _:
+            triage.move(alert_id, to, change.why)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
+from nightbench.config.validate import parsed
 from nightbench.core.documents import from_document
+from nightbench.core.errors import UserError
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 from nightbench.warehouse import Triage
@@ -26,12 +28,13 @@ from nightbench.web.actions import (
     Action,
     actions_for,
     apply_change,
-    parse_change,
 )
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
+
+T = TypeVar("T")
 
 OpenTriage = Callable[[str], AbstractContextManager[Triage]]
 """Opens, by a person's name, what a request changes alerts through."""
@@ -137,7 +140,10 @@ class AlertApi:
                 events=repository.read("alert_events", alert_id=alert_id),
                 bisects=map(BisectSearch.of_row, repository.bisects(alert_id)),
                 group=group,
-                actions=map(vars, actions_for(row["state"]) if user.may_change else ()),
+                actions=[
+                    vars(each) | {"field": each.field}
+                    for each in (actions_for(row["state"]) if user.may_change else ())
+                ],
                 reasons=REASONS,
             )
         return json_response(shown.model_dump())
@@ -147,14 +153,10 @@ class AlertApi:
 
         def change(request: Request, alert_id: int) -> JSONResponse:
             refuse_unmeant(request.headers, self.base_url)
-            given = document_of(request)
-            whole = given.pop("group", False)
-            if not isinstance(whole, bool):
-                raise BadInput("group: expected true or false")
-            change = parse_change(action, given, datetime.now(UTC))
+            change = sent(action.request, request)
             user: PageUser = request.state.nightbench_user
             with _known_alert(self.repository, alert_id) as (repository, row):
-                group = _group_of(repository, row) if whole else ()
+                group = _group_of(repository, row) if change.group else ()
             with self.triage(user.name) as triage:
                 apply_change(change, action, triage, row, group)
             return self.show(request, alert_id)
@@ -218,6 +220,18 @@ def document_of(request: Request) -> dict[str, object]:
     if not isinstance(found, dict):
         raise BadInput('The body: expected an object such as {"why": "…"}')
     return found
+
+
+def sent(kind: type[T], request: Request) -> T:
+    """Return the body of a request as its class.
+
+    Raises:
+        BadInput: an unknown field, or an invalid value.
+    """
+    try:
+        return parsed(kind, document_of(request))
+    except UserError as error:
+        raise BadInput(str(error)) from None
 
 
 def _jsonable(value: Any) -> Any:

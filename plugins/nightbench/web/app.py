@@ -15,9 +15,10 @@ from starlette.routing import Match
 from nightbench.config.experiment_requests import CompareRequest
 from nightbench.config.request_fields import schema_of
 from nightbench.core.errors import UserError
+from nightbench.core.printable import without_controls
 from nightbench.core.prometheus import CONTENT_TYPE
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.actions import ACTIONS, WHY_BODY, body_of
+from nightbench.web.actions import ACTIONS, Explained
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
@@ -182,7 +183,7 @@ def create_app(
     add(one, alerts.show, answer=AlertDetail)
     for action in ACTIONS.values():
         # A route for each: each has a body of its own.
-        more: dict[str, Any] = {"answer": AlertDetail, "body": body_of(action)}
+        more: dict[str, Any] = {"answer": AlertDetail, "body": action.request.model_json_schema()}
         add(f"{one}/{action.name}", alerts.changing(action), *change, method="POST", **more)
     api = ComparisonApi(repository, experiments, comparing, spool, base_url)
     _experiments(add, api, access)
@@ -222,6 +223,7 @@ def _reads(
         ("morning", shared(ui.morning)),
         ("series", shared(ui.series_list)),
         ("series/{cluster}/{case_id:path}", shared(ui.series)),
+        ("losses/{cluster}/{case_id:path}", shared(ui.losses)),
         ("axes", shared(ui.axis_values)),
         ("trust", shared(health.trust)),
         ("nodes", shared(health.nodes)),
@@ -258,13 +260,14 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     add(f"{one}/profile.html", api.profile_page)
     add(f"{one}/{{arm}}.log", api.build_log, access.logs)
     request = schema_of(CompareRequest, required=("b", "suite"))
+    why = Explained.model_json_schema()
     for path, change, guard, answer, body, status in (
         (every, api.create, access.trigger, RequestedComparison, request, 202),
         (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate, request, 200),
-        (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison, WHY_BODY, 200),
-        (f"{one}/profile", api.profile, access.trigger, RequestedComparison, WHY_BODY, 200),
-        (f"{one}/allow", api.allow, access.approve, RequestedComparison, WHY_BODY, 200),
-        (f"{one}/refuse", api.refuse, access.approve, RequestedComparison, WHY_BODY, 200),
+        (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison, why, 200),
+        (f"{one}/profile", api.profile, access.trigger, RequestedComparison, why, 200),
+        (f"{one}/allow", api.allow, access.approve, RequestedComparison, why, 200),
+        (f"{one}/refuse", api.refuse, access.approve, RequestedComparison, why, 200),
     ):
         add(path, change, guard, _body, method="POST", answer=answer, body=body, status=status)
 
@@ -340,7 +343,7 @@ def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _user_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, UserError)
-    return json_response({"detail": str(error)}, status_of(error))
+    return json_response({"detail": without_controls(str(error))}, status_of(error))
 
 
 def _http_error(request: Request, error: Exception) -> Response:

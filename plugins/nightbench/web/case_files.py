@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from nightbench.core.errors import ItemErrors
 from nightbench.core.printable import without_controls
 from nightbench.core.sentences import kept_unless
 from nightbench.spool import CaseStore, Spool, SpoolError
@@ -42,10 +43,12 @@ class RepeatFiles:
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
         """Node -> what was sampled on it."""
-        return {
-            node: (result.get("telemetry") or {}).get("samples") or []
-            for node, result in self._store.results(self._repeat).items()
-        }
+        found, errors = {}, ItemErrors()
+        for node in self._store.nodes(self._repeat):
+            with errors.of(f"samples of {node}"):
+                result = self._store.result(self._repeat, node) or {}
+                found[node] = (result.get("telemetry") or {}).get("samples") or []
+        return found
 
     def log(self, process: str) -> RepeatLog:
         """The end of the log of a process; an empty name chooses one that failed, or the first."""

@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 
 from nightbench.config.compare_builds import MERGE_BASE
 from nightbench.core.budget import clock, duration
+from nightbench.core.losses import trained_differently
+from nightbench.core.model import TrainingKind
 from nightbench.core.model.experiments import LIVE, ExperimentKind
 from nightbench.core.sentences import compared
 
@@ -52,8 +54,15 @@ def conclusion(row: Row) -> str:
     A verdict is pending while a profile is requested that has neither ended nor was cancelled.
     """
     if row["state"] == "done":
-        return "pending" if row["profile"] in LIVE else VERDICTS[row["result"]["verdict"]]
+        if row["profile"] in LIVE:
+            return "pending"
+        return _worst(row["result"])
     return CONCLUSIONS[row["state"]]
+
+
+def _worst(result: Row) -> str:
+    """Return failure also where B trains differently from A: then the speeds say nothing."""
+    return "failure" if trained_differently(result) else VERDICTS[result["verdict"]]
 
 
 def title(row: Row) -> str:
@@ -96,6 +105,9 @@ def headline(
             causes.append(row["profile_why"].partition("\n")[0])
         text = "; ".join(filter(None, causes))
         about = compared("B", result["verdict"], "A") + more.get(row["profile"], "")
+        if changed := trained_differently(result):
+            cases = f"{len(changed)} of {len(result['cases'])} cases"
+            about = f"Training changed in {cases}, so their speeds cannot be compared; {about}"
         return about + (f" ({text})" if text else "")
     if state == "held":
         return "The build comes from a fork: it waits until an operator allows it"
@@ -170,21 +182,22 @@ def comment(
 
 def _table(document: Row) -> list[str]:
     lines = [
-        "| case | verdict | B / A | interval | rounds | would have shown |",
-        "|---|---|---|---|---|---|",
+        "| case | verdict | training | B / A | interval | rounds | would have shown |",
+        "|---|---|---|---|---|---|---|",
     ]
     # The worst first: a long table is cut at its end.
     order = ("slower", "inconclusive", "faster", "same")
     for case in sorted(document["cases"], key=lambda each: order.index(each["verdict"])):
         fall = detectable_drop(case, document["min_effect"])
         lines.append(
-            f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_ratio(case)} | "
+            f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_training(case)} | "
+            f"{_ratio(case)} | "
             f"{_interval(case)} | {case['n']} | "
             f"{'-' if fall is None else f'a drop of {fall:.1%}'} |"
         )
     if both := document["combined"]:
         lines.append(
-            f"| all cases, mean | {both['verdict']} | {_ratio(both)} | {_interval(both)} | "
+            f"| all cases, mean | {both['verdict']} | | {_ratio(both)} | {_interval(both)} | "
             f"{both['n']} | |"
         )
     return lines
@@ -193,7 +206,9 @@ def _table(document: Row) -> list[str]:
 def _notes(document: Row) -> list[str]:
     notes = []
     for case in document["cases"]:
-        name = _plain(case["case_id"])
+        name, training = _plain(case["case_id"]), case.get("training")
+        if training and training["kind"] != TrainingKind.SAME:
+            notes.append(f"- {name}: {_plain(training['sentence'])}.")
         if case["verdict"] == "inconclusive":
             notes.append(f"- {name}: {_plain(case['sentence'])}.")
         if case["stopped"]:
@@ -259,6 +274,14 @@ def _build(row: Row, arm: str) -> str:
     return _code(f"{line}={value}")
 
 
+def _training(case: Row) -> str:
+    """Return whether B trains as A, and from which step on it does not."""
+    found = case.get("training") or {"kind": "-", "step": None}
+    if found["kind"] == TrainingKind.CHANGED:
+        return "**changed**" + (f" from step {found['step']}" if found["step"] else "")
+    return str(found["kind"]).replace("_", " ")
+
+
 def _ratio(case: Row) -> str:
     return "-" if case["ratio"] is None else f"{case['ratio']:.4f}"
 
@@ -288,18 +311,24 @@ def _cut(text: str) -> str:
 
 
 def junit(row: Row) -> str:
-    """Return a comparison as JUnit XML: a test for each case, failed where B is slower.
+    """Return a comparison as JUnit XML: a test for each case.
+
+    It failed where B is slower or trains differently.
 
     What is not known is skipped; a comparison that could not be measured is an error.
     """
     cases: Sequence[Row] = row["result"]["cases"] if row["result"] else ()
     names = [case["case_id"] for case in cases] or list(row["cases"])
+    changed = trained_differently(row["result"]) if row["result"] else ()
     suite = ElementTree.Element("testsuite", name=f"nightbench {row['suite']} on {row['cluster']}")
     counts = Counter({"tests": len(names), "failures": 0, "errors": 0, "skipped": 0})
     for at, name in enumerate(names):
         test = ElementTree.SubElement(suite, "testcase", classname=row["suite"], name=name)
         case = cases[at] if cases else None
-        if case is not None and case["verdict"] in ("faster", "same"):
+        if case is not None and name in changed:
+            counts["failures"] += 1
+            _add(test, "failure", case["training"]["sentence"])
+        elif case is not None and case["verdict"] in ("faster", "same"):
             ElementTree.SubElement(test, "system-out").text = _xml(case["sentence"])
         elif case is not None and case["verdict"] == "slower":
             counts["failures"] += 1

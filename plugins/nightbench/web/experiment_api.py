@@ -22,8 +22,8 @@ from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
-from nightbench.web.actions import one_line
-from nightbench.web.alert_api import document_of, json_response
+from nightbench.web.actions import Explained
+from nightbench.web.alert_api import json_response, sent
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
     BisectSearch,
@@ -176,10 +176,7 @@ class ExperimentApi:
 
     def _move(self, request: Request, request_id: int, action: str) -> JSONResponse:
         refuse_unmeant(request.headers, self._base_url)
-        given = document_of(request)
-        why = one_line(given, "why")
-        if unknown := sorted(given.keys() - {"why"}):
-            raise BadInput(f"{unknown[0][:80]}: {action} takes why and nothing else")
+        why = " ".join(sent(Explained, request).why.split())
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _is_theirs(row, user):

@@ -77,7 +77,8 @@ class RequestedComparison(ExperimentItem):
     comparison_id: str
     """Its name."""
     conclusion: str
-    """pending, success, failure (B is slower), neutral or error: for the status of a commit."""
+    """For the status of a commit: pending, success, failure (B is slower, or trains differently),
+    neutral or error."""
     a: str
     b: str
     rounds: int
@@ -155,6 +156,16 @@ class DroppedLaunch(ApiModel):
     why: str
 
 
+class ComparedTraining(ApiModel):
+    """Whether B trains as A."""
+
+    kind: str
+    """same, changed or not_comparable."""
+    sentence: str
+    step: int | None
+    """The first step, from 1, whose loss differs."""
+
+
 class ComparisonCase(ApiModel):
     """Result of a comparison for one case."""
 
@@ -166,6 +177,8 @@ class ComparisonCase(ApiModel):
     """Confidence of the intervals: higher where several cases are judged together."""
     verdict: str | None
     sentence: str | None
+    training: ComparedTraining | None
+    """Null until the comparison has a result."""
     ratio: float | None
     low: float | None
     high: float | None

@@ -23,9 +23,11 @@ from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
     ApiModel,
     AxisValues,
+    LossCurve,
     Morning,
     MorningAlert,
     SeriesHistory,
+    SeriesLosses,
     SeriesPage,
     SeriesPoint,
     SeriesRow,
@@ -36,6 +38,8 @@ ALERTS = 100
 """Groups of alerts on the page Morning."""
 CSV_CHUNK = 500
 """Rows of a CSV answer that are sent at once."""
+STEPS_SHOWN = 500
+"""Losses of a run that one answer has; the first ones."""
 STATE_CHANGES = 4
 """Fields of a node's state that are named where they change."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}
@@ -187,6 +191,19 @@ class UiApi:
                 if counted
                 else None,
             )
+
+    def losses(self, case_id: str, cluster: str) -> SeriesLosses:
+        """Losses of a series step by step: tonight's, the last good night's, and other lines'."""
+        with self._repository() as repository:
+            rows = repository.read(
+                "ui_series_losses", case_id=case_id, cluster=cluster, max_steps=STEPS_SHOWN
+            )
+        longest = max(rows, key=lambda row: len(row["losses"]), default=None)
+        steps = range(len(longest["losses"])) if longest else ()
+        return SeriesLosses(
+            steps=[longest["warmup"] + place if place else 1 for place in steps] if longest else [],
+            curves=[LossCurve.of(row) for row in rows],
+        )
 
     def metrics(self, suite: str | None = None, cluster: str | None = None) -> Response:
         """Newest median, verdict and live alert of each series, in Prometheus's text format."""

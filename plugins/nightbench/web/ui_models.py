@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -323,6 +323,32 @@ class PublishedFigure(ApiModel):
     published_device: str | None
     published_version: str | None
     is_unit_doubtful: bool
+
+
+class LossCurve(ApiModel):
+    """Losses of a case in one run."""
+
+    role: Literal["tonight", "good", "line"]
+    """The newest night, the last one before it that trained as before, or another line tonight."""
+    run_id: str
+    started_at: datetime
+    case_id: str
+    framework: str
+    framework_version: str | None
+    training: str | None
+    """Of tonight whether it trained as before: same, changed or not_comparable."""
+    training_sentence: str | None
+    losses: list[float | None]
+    """Of the first step, then of each step of the window."""
+
+
+class SeriesLosses(ApiModel):
+    """Losses of a series step by step."""
+
+    steps: list[int]
+    """Numbers of the steps, from 1: the first step, then those of the window."""
+    curves: list[LossCurve]
+    """Tonight first; empty if no losses are stored."""
 
 
 class Roofline(ApiModel):

@@ -22,6 +22,7 @@ from nightbench.detection import NIGHTS_READ
 from nightbench.detection.training import PROVED_NIGHTS
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.statements import SQL, queries
+from nightbench.web.ui_api import STEPS_SHOWN
 
 CALLS = 5
 READER_S = 60.0
@@ -191,6 +192,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "kinds": ["nightly"],
         "max_nights": NIGHTS_READ,
         "max_changed": PROVED_NIGHTS,
+        "max_steps": STEPS_SHOWN,
+        "definition_digest": "",
         "nights": 28,
         "max_points": 180,
         "max_rows": 200,

@@ -8,14 +8,12 @@ import pytest
 
 from nightbench.alerts import AlertChanges, LiveAlert, alerts_for
 from nightbench.core.model import (
-    Build,
-    Case,
+    CaseStatus,
     HistoryPoint,
-    Measurement,
+    MeasuredCase,
     RegressionPolicy,
     Run,
     RunKind,
-    Strategy,
     Verdict,
     VerdictKind,
 )
@@ -170,9 +168,6 @@ def test_live_alert_is_read_from_its_row():
     assert LiveAlert.from_row(row) == ALERT
 
 
-CASE = Case("sleep", "fake", Strategy.SINGLE)
-
-
 def nightly(values):
     """Judge and alert night by night, as a scheduled suite does; the nights that alerted."""
     rng = random.Random(1)
@@ -183,10 +178,9 @@ def nightly(values):
         measured = {}
         if value is not None:
             value *= 1 + rng.gauss(0, 0.005)
-            measured["a"] = Measurement(run.run_id, CASE, "local", Build("fake"), "samples", (),
-                                        3, value)  # fmt: skip
-        judged = judge_cases(run, ["a"], measured, {"a": history}, RegressionPolicy())
-        verdicts = [verdict for verdict, _ in judged]
+            point = HistoryPoint(at, value, run.run_id, 3)
+            measured["a"] = MeasuredCase("a", CaseStatus.OK, (), (), point)
+        verdicts, _ = judge_cases(run, ["a"], measured, {"a": history}, RegressionPolicy())
         changes = alerts_for(verdicts, live.values(), at)
         for alert, suspect in changes.to_watch:
             live[alert.case_id] = replace(

@@ -20,6 +20,7 @@ from nightbench.config import (
     parse_build,
 )
 from nightbench.config.suite_heads import is_schedule, suite_heads
+from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -632,7 +633,7 @@ def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
             f"pytorch was never run like this on the gpu devices of cluster gpus: {why}. "
             "To measure it all the same: --untried, or `untried: true`" in str(caught.value)
         )
-        by_command = load_suite(suite_file(*changes), there, cluster=gpus, untried=True)
+        by_command = suite_and_cluster(suite_file(*changes), there, cluster=gpus, untried=True)[0]
         by_file = suite_file(*changes, ("owner: tests", "owner: tests\nuntried: true"))
         assert load_suite(by_file, there, cluster=gpus) == by_command
         plan = make_plan(by_command, gpus, there, run_kind=RunKind.ON_DEMAND)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nightbench.config import load_catalog, load_suite
+from nightbench.config import load_catalog
+from nightbench.config.suites import suite_and_cluster
 from nightbench.core.capabilities import refusal_of
 from nightbench.core.model import Case, Cluster, Node, Strategy
 from nightbench.core.model_memory import held_bytes, kept_bytes
@@ -194,7 +195,7 @@ def test_autocast_keeps_what_it_casts_of_whole_weights() -> None:
 def test_the_example_of_8b_plans_on_32_gpus_but_for_what_cannot_fit() -> None:
     gpus = {"device_kind": "gpu", "devices_per_node": 8, "compute_capability": "9.0"}
     cluster = Cluster("lab", NODES[:4], device_memory_bytes=80_000_000_000, **gpus)
-    suite = load_suite(EXAMPLE, CATALOG, cluster=cluster, untried=True)
+    suite, _ = suite_and_cluster(EXAMPLE, CATALOG, cluster=cluster, untried=True)
     assert len(suite.cases) == 20
     assert len(suite.skipped) == 11
     assert all("GB on each device (weights" in why for why in suite.skipped.values())

@@ -21,7 +21,7 @@ from nightbench.core.model import (
     Strategy,
     VerdictKind,
 )
-from nightbench.detection import judge_cases, point_of
+from nightbench.detection import case_verdicts, point_of
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY, FIRST + timedelta(days=59))
 POLICY = RegressionPolicy()
@@ -68,11 +68,16 @@ EXPECTED = {
 }
 
 
+def judge_cases(names, measurements, histories):
+    measured = {name: case_verdicts.measured_case(RUN, m) for name, m in measurements.items()}
+    return case_verdicts.judge_cases(RUN, names, measured, histories, POLICY)
+
+
 def judged(**histories):
     measured = {name: m for name, m in PLANNED.items() if m is not None}
     series = {name: HISTORY for name in PLANNED} | {"young": HISTORY[:3]}
     series |= {"slower": FALLEN, "faster": RISEN} | histories
-    return {v.case_id: v for v, _ in judge_cases(RUN, list(PLANNED), measured, series, POLICY)}
+    return {v.case_id: v for v in judge_cases(list(PLANNED), measured, series)[0]}
 
 
 def test_every_verdict():
@@ -96,7 +101,7 @@ def test_verdicts_bring_their_evidence():
 
 def test_red_warning_does_not_fail_a_case():
     warned = measurement(100.0, checks=(replace(SPREAD, severity=Severity.WARN),))
-    ((verdict, _),) = judge_cases(RUN, ["a"], {"a": warned}, {"a": HISTORY}, POLICY)
+    (verdict,), _ = judge_cases(["a"], {"a": warned}, {"a": HISTORY})
     assert verdict.kind is VerdictKind.OK
 
 
@@ -104,18 +109,16 @@ def test_run_is_not_its_own_baseline():
     slower = measurement(90.0)
     own = replace(HISTORY[-1], at=RUN.started_at, run_id=RUN.run_id, value=90.0)
     later = replace(own, at=RUN.started_at + timedelta(days=1), run_id="later")
-    ((alone, _),) = judge_cases(RUN, ["a"], {"a": slower}, {"a": HISTORY}, POLICY)
-    ((again, _),) = judge_cases(RUN, ["a"], {"a": slower}, {"a": [*HISTORY, own, later]}, POLICY)
+    (alone,), _ = judge_cases(["a"], {"a": slower}, {"a": HISTORY})
+    (again,), _ = judge_cases(["a"], {"a": slower}, {"a": [*HISTORY, own, later]})
     assert again == alone
 
 
 def test_judgement_says_since_when():
-    ((_, judgement), (_, nothing)) = judge_cases(
-        RUN, ["a", "b"], {"a": measurement(90.0)}, {"a": FALLEN}, POLICY
-    )
-    assert judgement.since == FALLEN[20].at
-    assert judgement.last_good == FALLEN[19]
-    assert nothing is None
+    _, judgements = judge_cases(["a", "b"], {"a": measurement(90.0)}, {"a": FALLEN})
+    assert judgements["a"].since == FALLEN[20].at
+    assert judgements["a"].last_good == FALLEN[19]
+    assert judgements.keys() == {"a"}
 
 
 def test_point_keeps_what_segments_a_history():

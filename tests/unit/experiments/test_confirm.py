@@ -12,10 +12,12 @@ from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import from_document
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import ConfirmationResult
+from nightbench.detection.training import TrainingTraits
 from nightbench.experiments.confirm_outcome import confirmation, decide, pooled
 from nightbench.night.suspected_regressions import (
     BuildGone,
     SuspectedRegression,
+    TrainedBefore,
     builds_of,
     expected_gain,
     smallest_effect,
@@ -234,3 +236,61 @@ def test_too_few_rounds_say_why() -> None:
     assert said.outcome is ConfirmationResult.INCONCLUSIVE
     assert "1 of 5 rounds: the window ended at 06:00 UTC" in said.sentence
     assert "on other nodes: node n2 does not answer" in said.sentence
+
+
+# --- a change of training -----------------------------------------------------------------
+
+
+def launches(first: float, count: int = 3) -> list[dict[str, Any]]:
+    return [{"first": (first, first), "steps": (10, 10), "mean_of": (10, 10)}] * count
+
+
+def trained(*firsts: float) -> SuspectedRegression:
+    nights = tuple(launches(first, 1)[0] for first in firsts)
+    return replace(
+        suspect(), value=2.1, baseline=2.0, trained=TrainedBefore(nights, TrainingTraits("fp32"))
+    )
+
+
+def paired(kind: str, a: float, b: float) -> dict[str, Any]:
+    more = {
+        "training": {"kind": kind, "sentence": "training changed from step 1 on", "step": 1},
+        "losses": {"a": launches(a), "b": launches(b)},
+    }
+    return answer("n1", [100.0] * 3, [182.0] * 3, **more)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("changed", ConfirmationResult.CONFIRMED),
+        ("same", ConfirmationResult.NOT_CONFIRMED),
+        ("not_comparable", ConfirmationResult.INCONCLUSIVE),
+    ],
+)
+def test_losses_decide_a_change_of_training_and_its_speed_does_not(
+    kind: str, outcome: ConfirmationResult
+) -> None:
+    said = confirmation(trained(2.0), (OLD, NEW), paired(kind, 2.0, 2.1), None)
+    assert (said.outcome, said.rounds, said.ratio) == (outcome, 3, None)
+    assert said.sentence.startswith(
+        "pytorch 2.13.0 compared with pytorch 2.12.0, interleaved: on n1 training changed from "
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome"),
+    [(2.1, ConfirmationResult.CONFIRMED), (2.0, ConfirmationResult.NOT_CONFIRMED)],
+)
+def test_one_build_is_compared_with_the_nights_that_trained_as_before(
+    first: float, outcome: ConfirmationResult
+) -> None:
+    # Both arms are the night's build: that they agree says nothing.
+    said = confirmation(trained(2.0, 2.0, 2.0), None, paired("same", first, first), None)
+    assert (said.outcome, said.rounds) == (outcome, 6)
+    assert "was measured again against the losses of the last good nights" in said.sentence
+
+
+def test_a_change_of_training_is_measured_before_small_drops() -> None:
+    assert expected_gain(trained(2.0), 0.03) > expected_gain(suspect(value=98.0), 0.03)
+    assert smallest_effect(trained(2.0), 0.03, has_two=True) == 0.03

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightbench.experiments.version_search import (
+    TRAINING,
     EndedStep,
     SearchEnd,
     SearchState,
@@ -153,3 +154,18 @@ def test_too_few_versions_or_one_twice_are_refused(versions: list[str]) -> None:
 def test_a_step_of_an_unknown_version_is_refused() -> None:
     with pytest.raises(ValueError, match="7"):
         search_state(["1", "2"], [EndedStep(StepKind.SEARCH, "7", "1", GOOD)])
+
+
+def test_a_search_for_a_change_of_training_speaks_of_training() -> None:
+    def after(*results: VersionResult) -> str:
+        kinds = (StepKind.CHECK, StepKind.SEARCH, StepKind.VERIFY)
+        pairs = (("3.0", "1.0"), ("2.0", "1.0"), ("3.0", "2.0"))
+        steps = [
+            EndedStep(kind, *pair, result)
+            for kind, pair, result in zip(kinds, pairs, results, strict=False)
+        ]
+        return search_state(["1.0", "2.0", "3.0"], steps, TRAINING).sentence
+
+    assert after(GOOD) == "3.0 trains the same as 1.0: no version is the cause"
+    assert after(BAD, GOOD, BAD) == "3.0 is the first bad version; 2.0 before it is good"
+    assert "it trains the same as 2.0 right before it" in after(BAD, GOOD, GOOD)

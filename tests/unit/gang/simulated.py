@@ -107,6 +107,7 @@ class Machine:
         self.lock: object = None
         """The agent that holds the node's lock."""
         self.jobs: list[SimNode] = []
+        self.cpu = "first"
 
 
 class SimNode:
@@ -253,7 +254,7 @@ class SimAgent:
             await asyncio.sleep(2 * TICK_S)
         machine.lock = self
         self._end_what_was_left()
-        self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1"})
+        self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1", "cpu": machine.cpu})
         while not self._why_end():
             if self.repeat is None or self.state in ("done", "failed", "aborted"):
                 self._next()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.unit.gang.bench import JOB, PATIENT, said
+from tests.unit.gang.simulated import SimTransport
 
 from nightbench.core.model import CaseStatus, reasons_from_json
 from nightbench.core.sentences import sentences
 from nightbench.gang import Superseded
 from nightbench.gang.errors import NodeUnreachable
+from nightbench.gang.gang_context import GangContext
 
 
 def why(document):
@@ -24,6 +28,15 @@ def test_every_repeat_is_launched_once_on_every_node(bench):
     assert bench.launched("n1") == bench.launched("n2") == [1, 2, 3]
     assert bench.store.repeat(1)["clocks"]["n1"]["offset_s"] == pytest.approx(1000, abs=0.1)
     assert world.nodes["n1"].agent is None
+
+
+def test_every_gang_takes_locks_in_the_same_order(bench):
+    transports = {name: SimTransport(node) for name, node in bench.world(JOB).nodes.items()}
+    orders = [
+        GangContext(dataclasses.replace(JOB, nodes=nodes), transports, bench.store).in_lock_order()
+        for nodes in (JOB.nodes, JOB.nodes[::-1])
+    ]
+    assert [[client.name for client in order] for order in orders] == [["n1", "n2"]] * 2
 
 
 def test_one_failure_is_recorded_and_the_next_repeat_runs(bench):
@@ -107,7 +120,7 @@ def test_a_new_controller_goes_on_with_the_running_repeat(bench):
     bench.stop(first)
     assert said(bench.run()) == ["ok"] * 3
     assert bench.launched("n1") == bench.launched("n2") == [1, 2, 3]
-    assert bench.store.repeat(2)["epoch"] == 2
+    assert [bench.store.repeat(k)["epoch"] for k in (1, 2)] == [1, 2]
 
 
 def test_a_result_that_nobody_fetched_is_fetched_by_the_next_controller(bench):

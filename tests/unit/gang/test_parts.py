@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import os
+import subprocess
 import tarfile
 
 import pytest
@@ -20,6 +21,7 @@ from nightbench.gang.node_client import NodeClient
 from nightbench.gang.process import Completed
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
+from nightbench.gang.ssh_connection import quote
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():
@@ -164,3 +166,19 @@ def test_what_was_heard_since_the_controller_woke_is_not_dated_into_the_future()
     assert client.view.answered_s == 600.0, "its silence before still counts"
     client.discount_pause(500.0)
     assert client.view.answered_s == 700.0
+
+
+def test_words_of_a_command_are_only_text(tmp_path):
+    trap = tmp_path / "trap"
+    words = [
+        f"$(touch {trap})",
+        f"`touch {trap}`",
+        f"x; touch {trap}; :",
+        "'\\''",
+        "$HOME ~ *",
+        "a\nb",
+    ]
+    line = " ".join(map(quote, ["printf", "%s\\0", *words]))
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\0")[:-1] == words
+    assert not trap.exists()

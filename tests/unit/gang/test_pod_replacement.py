@@ -96,6 +96,18 @@ def test_a_pod_that_is_lost_between_repeats_costs_none(bench, name):
     assert pods.prepared == 1
 
 
+def test_a_new_pod_on_another_machine_has_its_own_fingerprint(bench):
+    pods = in_pods(bench)
+    task = lose_after_first(bench, pods)
+    bench.until(lambda: pods.prepared)
+    pods.nodes["n2"].machine.cpu = "second"
+    bench.end(task)
+    assert {name: bench.store.fingerprint(name)["cpu"] for name in pods.nodes} == {
+        "n1": "first",
+        "n2": "second",
+    }
+
+
 def test_a_new_pod_that_was_not_prepared_is_prepared_before_the_next_repeat(bench):
     pods = in_pods(bench)
     pods.fails = 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime
 
 import pytest
@@ -72,6 +73,19 @@ def test_nothing_half_written_is_left_on_a_local_disk(tmp_path):
         store.save_job({"x": float("nan")})
     store.save_job({"x": 1})
     assert [p.name for p in (tmp_path / "runs/run/cases/case/g0").iterdir()] == ["job.json"]
+
+
+def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path, monkeypatch):
+    store = Spool(tmp_path).case("run-1", "case")
+    store.save_outcome({"status": "ok"})
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SpoolError, match=r"outcome.json: cannot be written: No space left.*Make"):
+        store.save_outcome({"status": "failed"})
+    assert store.outcome() == {"status": "ok"}
 
 
 def test_a_damaged_run_keeps_no_other_from_being_found(spool):

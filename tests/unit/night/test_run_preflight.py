@@ -6,7 +6,9 @@ import pytest
 from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.errors import UserError, WarehouseRefused
-from nightbench.core.model import Cluster, HealthPolicy, Node, Reason, ReasonCode
+from nightbench.core.model import Cluster, HealthPolicy, Node, PlannedCase, Reason, ReasonCode
+from nightbench.core.run_plan import CasePlan
+from nightbench.night.bundles import as_launched
 from nightbench.night.cluster_preflight import ClusterHealth, save
 from nightbench.night.run_preflight import _record, examine_run, place_around_unhealthy
 from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
@@ -74,6 +76,11 @@ def test_a_case_starts_on_a_node_that_is_left(planned):
     assert {process.node for process in moved.job.processes} == {"n2"}
     # The triggerer reads the same.
     assert load_job(run, found.job.case.case_id, 0) == moved
+    # The ingest expects its processes where they ran.
+    job, store = found.job, run.case(found.job.case.case_id)
+    store.save_job(moved.job.to_json())
+    case = CasePlan(PlannedCase(job.case, job.build, "d", "samples"), job.processes, None, False, 1)
+    assert as_launched(case, store).processes == moved.job.processes
 
 
 def test_a_case_ends_where_no_node_is_left(planned):

@@ -41,9 +41,9 @@ def judged(rows):
     for each in rows:
         *history, tonight = each.points
         found = ChangeDetector(with_smallest=False).judge(history, tonight, POLICY)
-        cases.append((verdict_of(each.name, "lab", tonight, found), found))
+        cases.append(verdict_of(each.name, "lab", tonight, found))
     shared = find_shared({each.name: each for each in rows}, [], cases, POLICY)
-    return [cases[0][0], shared.cases[0][0]]
+    return [cases[0], shared.verdicts[0]]
 
 
 WEAK = row("weak", 0.0145)

@@ -25,24 +25,20 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
 
 
 def test_the_first_try_is_generation_zero() -> None:
-    assert GenerationState.of_try(None, [], 1) == GenerationState(0, 1)
+    assert GenerationState.of_try(None, 1) == GenerationState(0, 1)
 
 
 def test_an_automatic_retry_goes_on_with_the_same_generation() -> None:
-    assert GenerationState.of_try({"generation": 2, "max_tries": 3}, [0, 2], 3).generation == 2
+    assert GenerationState.of_try({"generation": 2, "max_tries": 3}, 3).generation == 2
 
 
 def test_a_clear_makes_a_new_generation_each_time() -> None:
     first = {"generation": 0, "max_tries": 1}
-    assert GenerationState.of_try(first, [0], 2) == GenerationState(1, 2)
+    assert GenerationState.of_try(first, 2) == GenerationState(1, 2)
     # Also one that never came to write a job.
     second = {"generation": 1, "max_tries": 2}
-    assert GenerationState.of_try(second, [0], 2).generation == 1
-    assert GenerationState.of_try(second, [0], 4).generation == 2
-
-
-def test_a_run_that_0_1_0_began_goes_on_with_its_newest_generation() -> None:
-    assert GenerationState.of_try(None, [0, 1], 5) == GenerationState(1, 5)
+    assert GenerationState.of_try(second, 2).generation == 1
+    assert GenerationState.of_try(second, 4).generation == 2
 
 
 def test_a_case_whose_turn_comes_too_late_is_left_out_at_once(spool: Spool, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nightbench.local import logfiles
 from nightbench.orchestration import upkeep_dags
 from nightbench.orchestration.upkeep_dags import expire_logs
 
@@ -64,3 +66,28 @@ def test_old_logs_go_and_nothing_else(tmp_path: Path) -> None:
     assert new.exists()
     assert other.exists()
     assert not alone.exists()
+
+
+@pytest.mark.parametrize("expire", [expire_logs, logfiles.expire])
+def test_a_log_that_cannot_be_removed_keeps_no_other(
+    expire: Callable[[Path, float], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ago = time.time() - 40 * 86400
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (path := tmp_path / name / f"{name}.log").write_text("x")
+        os.utime(path, (ago, ago))
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "b.log":
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert expire(tmp_path, 30) == 2
+    assert [path.name for path in tmp_path.rglob("*.log")] == ["b.log"]
+    assert "b/b.log is not removed: [Errno 13] Permission denied" in caplog.text

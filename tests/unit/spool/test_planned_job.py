@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nightbench.config.clusters import OF_FILE, on_this_machine
+from nightbench.config.clusters import OF_FILE
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -112,14 +112,6 @@ def test_paths_of_one_machine_are_not_stored(tmp_path: Path) -> None:
     assert load_job(run, CASE.case_id, 0) == job
 
 
-def test_a_path_that_an_older_version_stored_is_read(tmp_path: Path) -> None:
-    run = Spool(tmp_path).run(JOB.run_id)
-    save_job(run, PlannedJob.of(JOB, CLUSTER))
-    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
-    path.write_text(path.read_text().replace(OF_FILE, "/etc/known_hosts"))
-    assert on_this_machine(load_job(run, CASE.case_id, 0).cluster).known_hosts == "/etc/known_hosts"
-
-
 def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="do not share the spool"):
         load_job(Spool(tmp_path).run(JOB.run_id), CASE.case_id, 0)
@@ -144,18 +136,6 @@ def test_the_cluster_of_a_job_holds_its_nodes_and_host_keys() -> None:
 def test_hours_count_unless_somebody_asked_for_it_all_the_same() -> None:
     assert PlannedJob.of(JOB, CLUSTER).hours == "22:00-06:00 UTC"
     assert PlannedJob.of(JOB, CLUSTER, outside_hours=True).hours is None
-
-
-def test_a_job_of_an_older_version_has_defaults(tmp_path: Path) -> None:
-    run = Spool(tmp_path).run(JOB.run_id)
-    save_job(run, PlannedJob.of(JOB, CLUSTER))
-    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
-    document = json.loads(path.read_text())
-    assert document["job"]["deadline"] == "2026-11-21T06:00:00+01:00"
-    del document["hours"], document["jump"], document["job"]["deadline"]
-    path.write_text(json.dumps(document))
-    old = load_job(run, CASE.case_id, 0)
-    assert (old.hours, old.jump, old.job.deadline) == (None, (), None)
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ class Rows:
         return [a for a in self._alerts if a.get("group_key") == group_key]
 
     def bisects(self, alert_id: int) -> Sequence[Row]:
-        return self.known.get("bisects", [])
+        return []
 
     def noisy(self) -> Sequence[Row]:
         return self.known.get("noisy", [])

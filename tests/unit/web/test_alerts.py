@@ -34,21 +34,6 @@ def send(rows: Rows, action: str = "acknowledge", **given: Any) -> httpx.Respons
 # --- what is shown ------------------------------------------------------------------------
 
 
-def test_an_alert_has_its_figures_and_its_history() -> None:
-    rows = one(state="acknowledged", owner="grace", opened_run_id="demo-night-2")
-    moved = alert_event(
-        what="moved", from_state="open", to_state="acknowledged", by_whom="ada", why="bisecting"
-    )
-    rows._events = [alert_event(), moved]
-    shown = client(rows).get("/api/alerts/7").json()
-    assert shown["sentence"] == "20 % below 100 images/s"
-    assert (shown["value"], shown["baseline"], shown["change"]) == (80.0, 100.0, -0.2)
-    runs = [shown[f"{which}_run_id"] for which in ("last_good", "first_bad", "opened")]
-    assert runs == [f"demo-night-{night}" for night in range(3)]
-    assert [event["why"] for event in shown["events"]] == ["20 % below", "bisecting"]
-    assert (shown["events"][1]["from_state"], shown["events"][1]["by_whom"]) == ("open", "ada")
-
-
 def test_an_alert_of_a_series_without_figures_is_shown() -> None:
     rows = Rows([], [alert(value=None, baseline=None, change=None, unit=None)])
     shown = client(rows).get("/api/alerts/7")
@@ -62,20 +47,6 @@ def test_the_list_holds_live_alerts_and_all_on_demand() -> None:
     every = app.get("/api/alerts?state=all&cluster=local&framework=pytorch").json()["alerts"]
     assert [each["alert_id"] for each in every] == [7, 8]
     assert rows.asked[-1] == (None, "local", "pytorch", 200)
-
-
-@pytest.mark.parametrize(
-    ("state", "offered"),
-    [
-        ("open", {"acknowledge", "resolve", "dismiss", "snooze", "assign"}),
-        ("acknowledged", {"resolve", "dismiss", "reopen", "snooze", "assign"}),
-        ("resolved", {"reopen"}),
-        ("dismissed", {"reopen"}),
-    ],
-)
-def test_what_is_offered_fits_the_state(state: str, offered: set[str]) -> None:
-    shown = client(one(state=state)).get("/api/alerts/7").json()
-    assert {action["name"] for action in shown["actions"]} == offered
 
 
 def test_a_reader_is_offered_nothing() -> None:
@@ -124,9 +95,9 @@ def test_a_snooze_reaches_the_warehouse() -> None:
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("dismiss", {}, "expected false_alarm, intended, wont_fix"),
+    ("dismiss", {}, "expected: false_alarm, intended or wont_fix"),
     ("dismiss", {"reason": "bored"}, "bored"),
-    ("snooze", {}, "12h, 3d, 2w"),
+    ("snooze", {}, "expected: 12h, 3d, 2w"),
     ("snooze", {"until": "soon"}, "12h, 3d, 2w"),
     ("snooze", {"until": "2001-01-01"}, "a time to come"),
     ("snooze", {"until": "9999-12-31T23:59-14:00"}, "366 days ahead at most"),
@@ -262,8 +233,8 @@ def test_errors_are_json_with_a_message(address: str, status: int) -> None:
         (b"[]", "an object"),
         (b"\xff", "JSON"),
         (b"[" * 60_000, "JSON"),
-        (b'{"why": 3}', "expected a text"),
-        (b'{"why": "\\ud800"}', "control character"),
+        (b'{"why": 3}', "expected text"),
+        (b'{"why": "\\ud800"}', r"\ud800"),
     ],
 )
 def test_a_body_that_is_none(body: bytes, said: str) -> None:

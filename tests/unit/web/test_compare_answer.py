@@ -86,7 +86,7 @@ def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped(
     assert lines[1] == "### Nightbench: B is slower than A"
     cells = [line for line in lines if line.startswith("| ")]
     assert cells[1].startswith(
-        "| two | **slower** | 0.9600 | 0.9500 to 0.9700 | 7 | a drop of 2.0%"
+        "| two | **slower** | - | 0.9600 | 0.9500 to 0.9700 | 7 | a drop of 2.0%"
     )
     assert "- two: 2 launches of B dropped: process exited" in text
     assert "[Request 12](https://x/12)" in text
@@ -254,3 +254,27 @@ def test_junit_of_what_could_not_be_measured_is_an_error_and_valid_xml() -> None
     found = ElementTree.fromstring(junit(row("failed", why="died: \x1b[31m \x00 <&\nmore")))
     assert (found.get("tests"), found.get("errors")) == ("2", "2")
     assert found[0][0].get("message") == "It could not be measured: died: ?[31m ? <&"
+
+
+CHANGED = {"kind": "changed", "sentence": "training changed from step 3 on: x 1 -> 2", "step": 3}
+SAME = {"kind": "same", "sentence": "trains the same", "step": None}
+
+
+def test_a_change_of_training_comes_first_and_fails_a_faster_build() -> None:
+    cases = [case("one", "faster", training=CHANGED), case("two", training=SAME)]
+    found = row("done", *cases)
+    assert conclusion(found) == "failure"
+    assert conclusion(row("done", case("two", training=SAME))) == "success"
+    assert headline(found).startswith("Training changed in 1 of 2 cases, so their speeds cannot be")
+    text = comment(found)
+    assert "| one | **faster** | **changed** from step 3 | 0.9600 |" in text
+    assert "| two | **same** | same | 0.9600 |" in text
+    assert "- one: training changed from step 3 on: x 1 -\\> 2." in text
+    suite = ElementTree.fromstring(junit(found))
+    assert (suite.get("failures"), suite.get("tests")) == ("1", "2")
+    (failure,) = suite.iter("failure")
+    assert failure.get("message") == CHANGED["sentence"]
+
+
+def test_a_result_that_was_stored_without_losses_says_nothing_of_training() -> None:
+    assert "| one | **same** | - | 0.9600 |" in comment(row("done", case("one")))

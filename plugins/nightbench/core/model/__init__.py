@@ -59,8 +59,10 @@ from nightbench.core.model.reasons import (
     reasons_to_json,
 )
 from nightbench.core.model.results import (
+    FIGURES,
     CheckResult,
     ClockOffset,
+    Figures,
     HistoryPoint,
     Measurement,
     Movement,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -24,8 +24,24 @@ class Movement:
     """The most that the optimiser's steps allow; None where it sets no bound."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Values of a rank; a repeat has the largest of its ranks, a case those of its repeats."""
+
+    time_to_first_step_s: float | None = None
+    peak_resident_bytes: int | None = None
+    peak_allocator_bytes: int | None = None
+    sent_bytes_per_step: int | None = None
+    """Gradients of a rank in a step, where the trainer itself exchanges them (compression)."""
+    data_wait_s: float | None = None
+    """Seconds that a step waits for its batch, mean over the window; None for synthetic data."""
+
+
+FIGURES = tuple(each.name for each in fields(Figures))
+
+
 @dataclass(frozen=True)
-class RankResult:
+class RankResult(Figures):
     """The measurements of one process of a gang (a `processes[].summary` of result/1)."""
 
     name: str
@@ -45,7 +61,6 @@ class RankResult:
     step_seconds: tuple[float, ...] = ()
     step_end_s: tuple[float, ...] = ()
     """End of every step of warm-up, window and drain on the node's monotonic clock."""
-    time_to_first_step_s: float | None = None
     loss_first: float | None = None
     """Loss of the first step: of the untrained weights."""
     loss_window: tuple[float, ...] = ()
@@ -57,17 +72,13 @@ class RankResult:
     gradients_arrive: bool | None = None
     """Whether what it sent, while no other trainer did, changed what it pulled; None: not asked."""
     parameters: int | None = None
-    peak_resident_bytes: int | None = None
-    peak_allocator_bytes: int | None = None
-    sent_bytes_per_step: int | None = None
-    """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
-    data_wait_s: float | None = None
-    """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
     flops_per_step: float | None = None
     """FLOPs of matrix products and convolutions in a step of its own, as its framework counts them;
     None where they are not counted."""
     skipped_updates: int | None = None
     """Steps of the window that left out their update, for an overflow; None without loss scale."""
+    conditions: Mapping[str, str] | None = None
+    """CPUs, and the variables that decide in which order its kernels add."""
     expert_tokens: Sequence[Sequence[int]] | None = None
     """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
     reported: Mapping[str, float] | None = None
@@ -116,7 +127,7 @@ _AS_WRITTEN = (
 )
 _PERHAPS_WRITTEN = (
     *("gradients_arrive", "sent_bytes_per_step", "data_wait_s", "expert_tokens"),
-    *("flops_per_step", "skipped_updates", "reported"),
+    *("flops_per_step", "skipped_updates", "conditions", "reported"),
 )
 """Fields of a `RankResult` that a summary holds under the same name, or may lack."""
 
@@ -166,7 +177,7 @@ class RepeatRecord:
 
 
 @dataclass(frozen=True)
-class RepeatSummary:
+class RepeatSummary(Figures):
     """The numbers of one repeat."""
 
     repeat: int
@@ -181,13 +192,6 @@ class RepeatSummary:
     """Asynchronous only: common interval / shortest window."""
     drift: float | None = None
     """Median step of the window's last third / first third - 1."""
-    time_to_first_step_s: float | None = None
-    peak_resident_bytes: int | None = None
-    peak_allocator_bytes: int | None = None
-    sent_bytes_per_step: int | None = None
-    """The largest rank's."""
-    data_wait_s: float | None = None
-    """Of a step of the rank that waited longest; None for synthetic data."""
     power_w: float | None = None
     """Mean power of all devices in the windows, W."""
     power_absent: str | None = None
@@ -232,7 +236,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Figures):
     """The median over the good repeats of a case in a run."""
 
     run_id: str
@@ -256,12 +260,6 @@ class Measurement:
     framework_version: str | None = None
     python: str | None = None
     """Version of the Python that ran the framework; "3.11.7 and 3.13.5" if its ranks differ."""
-    time_to_first_step_s: float | None = None
-    peak_resident_bytes: int | None = None
-    peak_allocator_bytes: int | None = None
-    sent_bytes_per_step: int | None = None
-    data_wait_s: float | None = None
-    """Median of the repeats; None for synthetic data."""
     power_w: float | None = None
     """Mean power of all devices in the windows, W: median of the repeats."""
     joules_per_unit: float | None = None

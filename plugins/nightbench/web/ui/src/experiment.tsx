@@ -59,6 +59,11 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
       <Text>
         {found.verdict && <State name={found.verdict} />} {found.sentence}
       </Text>
+      {found.training && (
+        <Text>
+          <State name={found.training.kind} /> {found.training.sentence}
+        </Text>
+      )}
       <Text color="fg.muted" fontSize="sm">
         {rounds.length} of {count(planned, "round")} on {found.nodes.join(", ")}; intervals of{" "}
         {(100 * found.level).toFixed(1)} % confidence.

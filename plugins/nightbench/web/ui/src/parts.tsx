@@ -91,6 +91,7 @@ const COLOURS: Record<string, string> = {
   resolved: "green",
   not_confirmed: "green",
   regressed: "red",
+  changed: "red",
   slower: "red",
   bad: "red",
   failed: "red",

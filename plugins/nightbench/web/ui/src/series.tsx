@@ -24,6 +24,7 @@ import {
 } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
+import { Losses } from "./losses";
 import { USE, UseFacts } from "./use";
 
 const DAY = 86_400;
@@ -263,6 +264,7 @@ function History({ series }: { series: SeriesHistory }) {
         </Note>
       )}
       <Plot series={series} />
+      <Losses caseId={series.case_id} cluster={series.cluster} />
       {latest && (
         <Section title="Use of the devices by the newest median">
           <Facts>

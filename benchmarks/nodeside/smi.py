@@ -1,0 +1,63 @@
+"""Queries of nvidia-smi, and the values in its answers."""
+
+from __future__ import annotations
+
+import subprocess
+
+FORMAT = "--format=csv,noheader,nounits"
+_OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
+"""Names of fields before driver 535; one unknown name fails the whole query."""
+
+
+def ask(query: str) -> tuple[int, str]:
+    """Run one query; return the exit code and the output, or why there is none."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", query, FORMAT],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=30,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "no answer within 30 s: a GPU or the driver hangs"
+    except OSError as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def rows(query: str) -> list[list[str]]:
+    """Return the answer to a query; no rows where nvidia-smi is absent or fails."""
+    code, text = ask(query)
+    return [row(line) for line in text.splitlines()] if code == 0 else []
+
+
+def row(line: str) -> list[str]:
+    """Return the fields of one line."""
+    return [word.strip() for word in line.split(",")]
+
+
+def known(field: str) -> str | None:
+    """Return the name under which this driver knows a field of GPUs; None where it does not."""
+    for name in (field, _OLD_NAMES.get(field)):
+        if name and ask("--query-gpu=" + name)[0] == 0:
+            return name
+    return None
+
+
+def named(field: str) -> str:
+    """Return a field's name in this driver, which is asked where names differ by driver."""
+    return (known(field) or field) if field in _OLD_NAMES else field
+
+
+def word(text: str | None) -> str | None:
+    """Return a value; None for what the device does not report ("[N/A]", "[Not Supported]")."""
+    return None if text is None or text.startswith("[") or text in ("N/A", "") else text
+
+
+def number(text: str | None) -> float | None:
+    """Return a number; None for what the device does not report."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return None

@@ -1,0 +1,106 @@
+"""Says whether two builds train the same, and from which step on they do not. Pure.
+
+The rules of nights decide: the launches of A are the nights before, those of B are tonight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nightbench.core.losses import MEAN_STEPS, LaunchLosses
+from nightbench.core.model import TrainingKind
+from nightbench.core.run_plan import CasePlan
+from nightbench.core.summarize import asynchronous
+from nightbench.detection.training import (
+    PROVED_NIGHTS,
+    SPREADS,
+    TrainingNight,
+    TrainingTraits,
+    judge_training,
+)
+
+_AT = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class PairedTraining:
+    """The verdict on the losses of B compared with those of A."""
+
+    kind: TrainingKind
+    sentence: str
+    """A clause without its full stop."""
+    step: int | None = None
+    """The first step, from 1, whose loss differs; None if none is known."""
+
+
+def traits_of(case: CasePlan) -> TrainingTraits:
+    """Return the properties of a planned case on which the tolerance of its losses depends."""
+    return TrainingTraits(
+        case.planned.case.precision, asynchronous(case.planned.case), case.has_dropout
+    )
+
+
+def compare_training(
+    a: Sequence[LaunchLosses],
+    b: Sequence[LaunchLosses],
+    traits: TrainingTraits,
+    *,
+    warmup: int = 0,
+    is_one_build: bool,
+) -> PairedTraining:
+    """Compare the losses of B's launches with those of A's.
+
+    `warmup` is the number of steps before the window; the step of a difference needs it.
+    """
+    if not a or not b:
+        return _not_comparable(f"{'A' if b else 'B'} has no launch with losses")
+    if traits.is_asynchronous and len(a) < PROVED_NIGHTS:
+        return _not_comparable(
+            f"trainers are asynchronous: {len(a)} launches of {PROVED_NIGHTS} show their spread"
+        )
+    past = [TrainingNight(_AT, each.figures, build_id="a") for each in a]
+    now = "a" if is_one_build else "b"
+    verdicts = [
+        judge_training(TrainingNight(_AT, each.figures, build_id=now), past, traits) for each in b
+    ]
+    changed = next((each for each in verdicts if each.kind is TrainingKind.CHANGED), None)
+    if changed is not None:
+        step = first_difference(a, b, traits, warmup, is_alike=is_one_build)
+        since = f" from step {step} on" if step else ""
+        words = f"training changed{since}: {changed.difference}"
+        return PairedTraining(TrainingKind.CHANGED, words, step)
+    if verdicts[0].kind is TrainingKind.SAME:
+        words = f"trains the same: {len(b)} launches have the losses of A within rounding"
+        return PairedTraining(TrainingKind.SAME, words)
+    return _not_comparable(f"no loss is in all launches, or {traits.precision} has no tolerance")
+
+
+def _not_comparable(why: str) -> PairedTraining:
+    return PairedTraining(TrainingKind.NOT_COMPARABLE, f"training is not compared: {why}")
+
+
+def first_difference(
+    a: Sequence[LaunchLosses],
+    b: Sequence[LaunchLosses],
+    traits: TrainingTraits,
+    warmup: int,
+    *,
+    is_alike: bool,
+) -> int | None:
+    """Return the first step, from 1, whose loss in B is outside the tolerance around those in A.
+
+    None if there is no such step among those that all launches have.
+    """
+    steps_a, steps_b = (zip(*(each.curve for each in side), strict=False) for side in (a, b))
+    for place, (before, now) in enumerate(zip(steps_a, steps_b, strict=False)):
+        figure = ("first", "opening")[place] if place < 2 else "mean"
+        rounding = traits.rounding("again" if place > MEAN_STEPS else figure, is_alike=is_alike)
+        if rounding is None:
+            return None
+        low, high = min(before), max(before)
+        allowed = max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
+        if not all(low - allowed <= loss <= high + allowed for loss in now):
+            return warmup + place if place else 1
+    return None

@@ -1,0 +1,40 @@
+"""Losses of a repeat, and under which conditions they were computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nightbench.core.losses import training_losses
+from nightbench.core.model import RankResult
+
+ONE_THREAD, TWO_THREADS = ({"cpus": "2", "OMP_NUM_THREADS": each} for each in "12")
+
+
+def losses(*ranks: Mapping[str, Any]) -> dict[str, float]:
+    found = training_losses(
+        [
+            RankResult(
+                f"trainer-{rank}", "trainer", rank, "n1", loss_first=2.0, loss_window=(1.5,), **more
+            )
+            for rank, more in enumerate(ranks)
+        ]
+    )
+    assert found
+    return found
+
+
+def test_conditions_are_equal_if_those_of_all_trainers_are() -> None:
+    one = losses({"conditions": ONE_THREAD}, {"conditions": ONE_THREAD})
+    two = losses({"conditions": ONE_THREAD}, {"conditions": TWO_THREADS})
+    again = losses({"conditions": dict(reversed(ONE_THREAD.items()))}, {"conditions": ONE_THREAD})
+    assert one["conditions"] == again["conditions"] != two["conditions"]
+
+
+def test_conditions_of_a_trainer_that_reports_none_are_unknown() -> None:
+    assert "conditions" not in losses({"conditions": ONE_THREAD}, {})
+
+
+def test_the_updates_that_a_loss_scale_skipped_are_stored() -> None:
+    assert losses({"skipped_updates": 1}, {"skipped_updates": 3})["skipped"] == 3
+    assert "skipped" not in losses({})

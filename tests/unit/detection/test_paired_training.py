@@ -1,0 +1,88 @@
+"""Two builds compared by their losses, and the step from which these differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nightbench.core.losses import LaunchLosses
+from nightbench.core.model import TrainingKind
+from nightbench.detection.paired_training import PairedTraining, compare_training
+from nightbench.detection.training import TrainingTraits
+
+FP32 = TrainingTraits("fp32")
+WARMUP = 2
+CURVE = (2.0, *(1.9 - 0.05 * step for step in range(12)))
+
+
+def launch(curve: tuple[float, ...] = CURVE, again: float = 1.2) -> LaunchLosses:
+    figures = {
+        "first": curve[0],
+        "opening": curve[1],
+        "mean": sum(curve[1:11]) / 10,
+        "again": again,
+        "steps": 12,
+        "mean_of": 10,
+    }
+    return LaunchLosses({name: (value, value) for name, value in figures.items()}, curve)
+
+
+def changed_from(place: int, by: float = 0.1) -> LaunchLosses:
+    return launch((*CURVE[:place], *(loss + by for loss in CURVE[place:])))
+
+
+def compared(b: LaunchLosses, traits: TrainingTraits = FP32, **more: Any) -> PairedTraining:
+    given = {"warmup": WARMUP, "is_one_build": False, **more}
+    return compare_training([launch()] * 3, [b] * 3, traits, **given)
+
+
+def test_the_same_losses_are_the_same_training() -> None:
+    found = compared(launch())
+    assert (found.kind, found.step) == (TrainingKind.SAME, None)
+
+
+@pytest.mark.parametrize(
+    ("place", "step", "figure"),
+    [(0, 1, "first loss 2 -> 2.1"), (1, 3, "window's first step"), (5, 7, "mean loss")],
+)
+def test_a_change_names_its_first_step(place: int, step: int, figure: str) -> None:
+    found = compared(changed_from(place))
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, step)
+    assert found.sentence.startswith(f"training changed from step {step} on: ")
+    assert figure in found.sentence
+
+
+def test_a_change_after_the_window_has_no_step() -> None:
+    found = compared(launch(again=1.4))
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, None)
+    assert found.sentence.startswith("training changed: loss of the first batch after the window")
+
+
+@pytest.mark.parametrize("is_one_build", [True, False])
+def test_rounding_is_no_change(is_one_build: bool) -> None:
+    assert compared(changed_from(0, 1e-6), is_one_build=is_one_build).kind is TrainingKind.SAME
+    changed = compared(changed_from(0, 1e-5), is_one_build=is_one_build)
+    assert changed.kind is TrainingKind.CHANGED
+
+
+def test_one_launch_that_differs_is_enough() -> None:
+    found = compare_training(
+        [launch()] * 3, [launch(), changed_from(0), launch()], FP32, warmup=2, is_one_build=False
+    )
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, 1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "traits", "why"),
+    [
+        (3, 0, FP32, "B has no launch with losses"),
+        (0, 3, FP32, "A has no launch with losses"),
+        (3, 3, TrainingTraits("fp8"), "fp8 has no tolerance"),
+        (4, 4, TrainingTraits("fp32", is_asynchronous=True), "4 launches of 5"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(a: int, b: int, traits: TrainingTraits, why: str) -> None:
+    found = compare_training([launch()] * a, [launch()] * b, traits, is_one_build=False)
+    assert found.kind is TrainingKind.NOT_COMPARABLE
+    assert why in found.sentence
