@@ -132,7 +132,7 @@ SERVE: dict[str, Callable[[argparse.Namespace], int]] = {
 SHARED: dict[str, dict[str, Any]] = {
     "--root": {"required": True},
     "--lock-dir": {},
-    "--job-root": {"help": "where the state of jobs lies, if not below the root"},
+    "--job-root": {"help": "folder for the state of jobs, if not below the root"},
     "--line": {"required": True, "help": "framework line"},
     "--variant": {"default": "cpu"},
     "--uv": {"help": "the uv binary; a shipped one or PATH otherwise"},

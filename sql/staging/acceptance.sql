@@ -28,7 +28,7 @@ with tried as (
                 then 'interrupted'
             when m.status = 'unavailable' then 'skipped'
             when not m.is_good then 'failed'
-            when u.check_name = 'mode_told' then 'not reported'
+            when u.check_name = 'mode_reported' then 'not reported'
             else 'passed'
         end as outcome,
         -- Of a launch that failed the first reason says that, and those after it why.
@@ -69,7 +69,7 @@ with tried as (
             and f.run_at = m.run_at
             and f.generation = m.generation
             and f.subject = 'repeat'
-            and (f.severity = 'fail' or f.check_name = 'mode_told')
+            and (f.severity = 'fail' or f.check_name = 'mode_reported')
         order by f.severity, f.repeat, f.check_name, f.ordinal
         limit 1
     ) as u on true

@@ -1,6 +1,6 @@
 """Random kills of any process of the system while a suite runs; then the books are checked.
 
-Nobody brings anything back but the system itself: its keepers, who are victims too.
+Nobody brings anything back but the system itself: its watchdogs, who are victims too.
 
 NIGHTBENCH_DRILL_SEED=7 NIGHTBENCH_DRILL_KILLS=12 pytest tests/drills/test_airflow_chaos.py -s
 """

@@ -82,7 +82,7 @@ def test_marked_failed_while_no_triggerer_lives_the_lease_ends_the_gang(
     live: Live, running: tuple[str, RunSpool]
 ) -> None:
     dag_run, run = running
-    lifecycle.stop_keepers(live.stack.home)  # or there would be a triggerer again
+    lifecycle.stop_watchdogs(live.stack.home)  # or there would be a triggerer again
     kill(family(live, "triggerer"))
     began_s = time.monotonic()
 

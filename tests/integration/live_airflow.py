@@ -89,7 +89,7 @@ class Live:
     def where_it_stands(self) -> str:
         """The newest runs with their tasks, what Airflow's servers said last, and where they are.
 
-        The stacks tell a server or a task that hangs: keepers start a hung triggerer again, but
+        The stacks tell a server or a task that hangs: watchdogs start a hung triggerer again, but
         only after some 150 s (30 of silence, 30 without a heartbeat, 3 checks).
         """
         newest = {"order_by": "-run_after", "limit": 3}
@@ -108,7 +108,7 @@ class Live:
                 words = [str(venv_bin() / "py-spy"), "dump", "--nonblocking", "--pid", str(pid)]
                 dump = subprocess.run(words, capture_output=True, text=True, check=False)
                 lines.append(dump.stdout or dump.stderr)
-        for log in sorted(self.stack.home.logs.glob("keeper*.log")):
+        for log in sorted(self.stack.home.logs.glob("watchdog*.log")):
             lines += [f"--- {log.name}", *log.read_text("utf-8").splitlines()[-10:]]
         return "\n".join(lines)
 

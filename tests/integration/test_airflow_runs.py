@@ -257,7 +257,7 @@ def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
         for pid in [*descendants(running.pid), running.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    # The keepers may have started others in their place by then.
+    # The watchdogs may have started others in their place by then.
     stack = live.stack
     live.until(
         lambda: not any(stack.running(s) in killed for s in ("scheduler", "triggerer")),

@@ -181,7 +181,7 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
         cursor.execute(PREFLIGHT, (run.started_at, run.run_id, json.dumps({"gpus": []})))
     said = "trainer-0: compiler xla"
     untold = CheckResult(
-        "repeat", 1, "mode_told", Severity.WARN, False, said, "every trainer reports"
+        "repeat", 1, "mode_reported", Severity.WARN, False, said, "every trainer reports"
     )
     fell_back = "trainer-0: execution is default, not graph"
     refused = [

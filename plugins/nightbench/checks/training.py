@@ -48,7 +48,7 @@ def _bad_losses(rank: RankResult) -> str:
     return _first_of([f"{step} has {loss}" for step, loss in losses.items() if not is_number(loss)])
 
 
-def _still(rank: RankResult) -> str:
+def _unchanged(rank: RankResult) -> str:
     """Return the tensors that did not move, or to where there is no number."""
     if rank.weights_moved is None:
         return "the change of its weights is not stated"
@@ -108,7 +108,7 @@ def _skipped(rank: RankResult) -> str:
     return "" if skipped <= FEW_SKIPPED + steps // 1000 else f"{skipped} of {steps} updates skipped"
 
 
-def _crowded(rank: RankResult) -> str:
+def _overloaded(rank: RankResult) -> str:
     """Return the experts that have too much of their layer's tokens."""
     if rank.expert_tokens is None:
         return "the number of tokens of its experts is not stated"
@@ -140,7 +140,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
-        "weights_move", FAIL, "rank", lambda c, rank: _still(rank), NOTHING,
+        "weights_move", FAIL, "rank", lambda c, rank: _unchanged(rank), NOTHING,
         "every trainable tensor moves within the window, by a finite amount",
         from_rank=True,
     ),
@@ -187,7 +187,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
-        "experts_even", WARN, "rank", lambda c, rank: _crowded(rank), NOTHING,
+        "experts_even", WARN, "rank", lambda c, rank: _overloaded(rank), NOTHING,
         f"no expert has over {CROWDED:g} times its even share of a layer's tokens",
         applies=lambda c: c.has_experts,
         from_rank=True,
@@ -237,7 +237,7 @@ def _fell_back(context: CheckContext, rank: RankResult) -> str:
     return ", ".join(words)
 
 
-def _untold(context: CheckContext, rank: RankResult) -> str:
+def _unreported(context: CheckContext, rank: RankResult) -> str:
     """Return what the case asks for and the rank says nothing of."""
     words = [f"{axis} {value}" for axis, value in _asked(context).items() if axis not in rank.modes]
     if _between_gpus(context) and rank.transport is None:
@@ -290,7 +290,7 @@ MODE_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
-        "mode_told", WARN, "rank", _untold, NOTHING,
+        "mode_reported", WARN, "rank", _unreported, NOTHING,
         "every trainer reports whether each requested option was used",
         applies=lambda c: bool(_asked(c)) or _between_gpus(c),
         from_rank=True,

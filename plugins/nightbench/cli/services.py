@@ -117,7 +117,7 @@ def logs(
         str | None,
         typer.Argument(
             help="postgres, local-cluster, api-server, scheduler, dag-processor, triggerer, "
-            "`keeper-a`, `keeper-b`."
+            "`watchdog-a`, `watchdog-b`."
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,

@@ -8,7 +8,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Case, Cluster, Node, Process, Role, digest_of
 
 
-class NodesAway(UserError):
+class TooFewNodes(UserError):
     """Too few nodes of a cluster take part for a case that it is large enough for."""
 
 
@@ -21,7 +21,7 @@ def place(
         The nodes, see `nodes_for`, and the processes in the order of their roles.
 
     Raises:
-        NodesAway: without those there are too few.
+        TooFewNodes: without those there are too few.
         UserError: the cluster is too small, or a node has too few GPUs.
     """
     nodes = nodes_for(case, cluster, without)
@@ -82,7 +82,7 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
     that has enough nodes, whichever of them take part.
 
     Raises:
-        NodesAway: without those that take no part there are too few.
+        TooFewNodes: without those that take no part there are too few.
         UserError: the cluster is too small.
     """
     if case.nodes > len(cluster.nodes) or case.devices_per_node > cluster.devices_per_node:
@@ -95,7 +95,7 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
     there = [node for node in cluster.nodes if node.name not in without]
     if len(there) < case.nodes:
         kind = f"{cluster.nodes[0].machine or ''} nodes".lstrip()
-        raise NodesAway(
+        raise TooFewNodes(
             f"{case.case_id} needs {case.nodes} of the {len(cluster.nodes)} {kind} of cluster "
             f"{cluster.name}, and {', '.join(sorted(without))} take no part"
         )

@@ -36,7 +36,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.model.experiments import ExperimentKind
-from nightbench.core.placement import NodesAway, place
+from nightbench.core.placement import TooFewNodes, place
 from nightbench.core.run_plan import CasePlan, RunPlan, resolve
 from nightbench.core.sentences import sentences
 from nightbench.core.variants import with_nodes_for
@@ -233,7 +233,7 @@ def _place(
 ) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
     try:
         return place(case, cluster, roles, left_out.keys())
-    except NodesAway as error:
+    except TooFewNodes as error:
         why = "; ".join(map(sentences, left_out.values()))
         raise UserError(f"{case.case_id}: {error} ({why})") from error
 

@@ -14,8 +14,8 @@ from nightbench.local.home import Home, Secrets, load_or_create_secrets
 from nightbench.local.ports import Ports, is_listening, load_ports
 
 CLUSTER = "local-cluster"
-KEEPERS = ("keeper-a", "keeper-b")
-SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *KEEPERS)
+WATCHDOGS = ("watchdog-a", "watchdog-b")
+SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *WATCHDOGS)
 NODES = 2
 """Of the local cluster."""
 

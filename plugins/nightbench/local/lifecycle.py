@@ -19,7 +19,7 @@ from nightbench.config.control_plane import ONLY_LOCAL, ControlPlane, control_pl
 from nightbench.config.locations import dags_folder
 from nightbench.core.errors import UserError
 from nightbench.local import airflow, logfiles, postgres, processes
-from nightbench.local.deployment import CLUSTER, KEEPERS, NODES, SERVICES, Stack, load, unhealthy
+from nightbench.local.deployment import CLUSTER, NODES, SERVICES, WATCHDOGS, Stack, load, unhealthy
 from nightbench.local.home import Home, load_or_create_secrets, uv_env, venv_bin
 from nightbench.local.ports import choose_ports
 from nightbench.local.resources import FULL_DISK_BYTES, free_bytes, require_disk
@@ -44,7 +44,7 @@ def up(
 ) -> Iterator[str]:
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
-    `wait_s` is how long another `up` or `down`, such as a keeper's, is waited for. Services that
+    `wait_s` is how long another `up` or `down`, such as a watchdog's, is waited for. Services that
     are `hung` are not waited for, but restarted where they are unhealthy. `on_nodes` is called once
     the local nodes answer, long before Airflow does.
 
@@ -75,7 +75,7 @@ def up(
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
         yield from _await_airflow(stack, lacking, hung)
-        yield from start_keepers(home)
+        yield from start_watchdogs(home)
 
 
 def _require_extra() -> None:
@@ -180,7 +180,7 @@ def migrate_warehouse(
     owner = postgres.dsn(stack.ports, stack.secrets, OWNER, database)
     pending = migrate.pending(owner) if backup else []
     if pending:
-        # Named by the migration: a keeper that tries again replaces it and fills no disk.
+        # Named by the migration: a watchdog that tries again replaces it and fills no disk.
         file = stack.home.backups / f"warehouse-before-{pending[0]}.backup"
         yield f"warehouse: archiving it as {file} before it changes"
         try:
@@ -268,9 +268,9 @@ def down(home: Home) -> Iterator[str]:
         yield "nothing was started here yet"
         return
     home.make()
-    keepers = stop_keepers(home)  # first: they would restart what is ended here
+    watchdogs = stop_watchdogs(home)  # first: they would restart what is ended here
     with _locked(home, LOCK_WAIT_S):
-        keepers += stop_keepers(home)  # started by an `up` that has just ended
+        watchdogs += stop_watchdogs(home)  # started by an `up` that has just ended
         # The API server last: the others report to it how their tasks ended.
         first = [name for name in airflow.SERVICES if name != "api-server"]
         with ThreadPoolExecutor(len(first)) as pool:
@@ -283,7 +283,7 @@ def down(home: Home) -> Iterator[str]:
         if processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0):
             stopped.append("postgres")
         ended = processes.end_leftovers(home.root, home.postgres)
-        stopped += keepers
+        stopped += watchdogs
         yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
         if ended:
             yield f"ended {ended} remaining processes"
@@ -291,26 +291,26 @@ def down(home: Home) -> Iterator[str]:
             raise UserError(f"These processes could not be ended: {sorted(left)}")
 
 
-def start_keepers(home: Home) -> Iterator[str]:
+def start_watchdogs(home: Home) -> Iterator[str]:
     """Start the watchdogs that do not run; yield a line if there were any."""
-    missing = [name for name in KEEPERS if processes.read(home.run / f"{name}.pid") is None]
+    missing = [name for name in WATCHDOGS if processes.read(home.run / f"{name}.pid") is None]
     # They run elsewhere: the project is that of the folder in which `up` was called.
     env = {**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())}
     for name in missing:
-        processes.start(home, name, keeper_command(home), env=env, cwd=home.root)
+        processes.start(home, name, watchdog_command(home), env=env, cwd=home.root)
     if missing:
         yield "watchdogs: they restart services that die or hang, until nightbench down"
 
 
-def stop_keepers(home: Home) -> list[str]:
+def stop_watchdogs(home: Home) -> list[str]:
     """End the watchdogs and an `up` that one of them runs; return the names of those that ran."""
-    return [name for name in KEEPERS if processes.stop(home.run / f"{name}.pid")]
+    return [name for name in WATCHDOGS if processes.stop(home.run / f"{name}.pid")]
 
 
-def keeper_command(home: Home) -> list[str]:
+def watchdog_command(home: Home) -> list[str]:
     """Return the words that run a watchdog."""
     python = str(venv_bin() / "python")
-    return [python, "-m", "nightbench.local.keeper", "--home", str(home.root)]
+    return [python, "-m", "nightbench.local.watchdog", "--home", str(home.root)]
 
 
 def run_airflow(home: Home, words: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from nightbench.core.model import (
     ReasonCode,
     RunKind,
 )
-from nightbench.core.placement import NodesAway, moved, nodes_for
+from nightbench.core.placement import TooFewNodes, moved, nodes_for
 from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, Target
 from nightbench.night.cluster_preflight import (
@@ -84,7 +84,7 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
             continue
         try:
             nodes = nodes_for(job.case, _alike(job, cluster), out.keys())
-        except NodesAway as error:
+        except TooFewNodes as error:
             unplaced[job.case.case_id] = (
                 *(reason for node in lost for reason in out[node]),
                 Reason(ReasonCode.TOO_FEW_NODES, observed=str(error)),

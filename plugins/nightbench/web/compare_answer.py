@@ -139,7 +139,7 @@ def _short(text: str) -> str:
     return line if len(line) <= SAID else f"{line[: SAID - 2]} …"
 
 
-def told_fall(case: Row, min_effect: float) -> float | None:
+def detectable_drop(case: Row, min_effect: float) -> float | None:
     """Return the smallest drop that an interval of this width would have reported as `slower`.
 
     None if there are too few rounds for an interval.
@@ -188,7 +188,7 @@ def _table(document: Row) -> list[str]:
     # The worst first: a long table is cut at its end.
     order = ("slower", "inconclusive", "faster", "same")
     for case in sorted(document["cases"], key=lambda each: order.index(each["verdict"])):
-        fall = told_fall(case, document["min_effect"])
+        fall = detectable_drop(case, document["min_effect"])
         lines.append(
             f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_training(case)} | "
             f"{_ratio(case)} | "

@@ -226,7 +226,7 @@ SPOILED = {
         COMPILED, modes({"compiler": "inductor"}, {"compiler": "none"}), SUMMARY, set(),
         "trainer-1: compiler is none, not inductor",
     ),
-    "mode_told": (
+    "mode_reported": (
         COMPILED, modes({"compiler": "inductor"}, {}), SUMMARY, set(),
         "trainer-1: compiler inductor",
     ),
@@ -278,7 +278,7 @@ def test_check_goes_red_on_its_fixture_alone(check):
     (result,) = [r for r in check_repeats(context, [record], [summary]) if r.check == check]
     assert result.observed == observed
     assert result.expected
-    warns = check in ("no_slow_step", "mode_told", "experts_even", "few_updates_skipped")
+    warns = check in ("no_slow_step", "mode_reported", "experts_even", "few_updates_skipped")
     assert result.severity is (Severity.WARN if warns else Severity.FAIL)
 
 
@@ -359,7 +359,7 @@ def test_ranks_that_compute_the_same_samples_have_one_loss_of_all_of_them(axis):
     [
         ({"tensor": 2}, {"tensor": "2"}, set()),
         ({"tensor": 2}, {"tensor": "1"}, {"mode_used"}),
-        ({"context": 2}, {}, {"mode_told"}),
+        ({"context": 2}, {}, {"mode_reported"}),
         ({"expert": 4}, {"expert": "2"}, {"mode_used"}),
         ({"pipeline": 2, "schedule": "gpipe"}, {"schedule": "none"}, {"mode_used"}),
     ],
@@ -371,7 +371,7 @@ def test_what_devices_split_is_proved(axes, found, red_ones):
 
 @pytest.mark.parametrize(
     ("transport", "red_ones"),
-    [("nccl/p2p", set()), ("gloo/socket/lo", {"mode_used"}), (None, {"mode_told"})],
+    [("nccl/p2p", set()), ("gloo/socket/lo", {"mode_used"}), (None, {"mode_reported"})],
 )
 def test_gradients_between_gpus_go_over_nccl(transport, red_ones):
     processes = tuple(replace(p, device=str(p.rank)) for p in CONTEXT.processes)

@@ -20,7 +20,7 @@ from nightbench.core.model import (
     Variant,
     WorkloadInfo,
 )
-from nightbench.core.placement import NodesAway, nodes_for
+from nightbench.core.placement import TooFewNodes, nodes_for
 from nightbench.core.run_plan import build_of, nodes_of, resolve
 
 
@@ -111,7 +111,9 @@ def test_no_architecture_is_stated() -> None:
 
 def test_a_case_never_changes_to_the_other_architecture() -> None:
     """Without a node of its architecture it is not measured: its results would not compare."""
-    with pytest.raises(NodesAway, match="needs 2 of the 2 aarch64 nodes of cluster mixed, and n1"):
+    with pytest.raises(
+        TooFewNodes, match="needs 2 of the 2 aarch64 nodes of cluster mixed, and n1"
+    ):
         nodes_for(case(2), MIXED, {"n1"})
     assert [node.name for node in nodes_for(case(1), MIXED, {"n1"})] == ["n2"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import TRAINERS, Case, Cluster, Node, Process, Role, Strategy
-from nightbench.core.placement import NodesAway, held_by, moved, nodes_for, place
+from nightbench.core.placement import TooFewNodes, held_by, moved, nodes_for, place
 
 FOUR = Cluster("four", tuple(Node(f"n{i}", f"n{i}", "ssh") for i in range(1, 5)))
 GPUS = Cluster(
@@ -35,7 +35,9 @@ def test_cases_one_after_another_take_the_first_nodes() -> None:
 
 
 def test_too_few_nodes_take_part() -> None:
-    with pytest.raises(NodesAway, match="needs 3 of the 4 nodes of cluster four, and n1, n4 take"):
+    with pytest.raises(
+        TooFewNodes, match="needs 3 of the 4 nodes of cluster four, and n1, n4 take"
+    ):
         nodes_for(collective(3), FOUR, {"n4", "n1"})
 
 

@@ -98,7 +98,7 @@ def test_what_ends_while_up_waits_is_started_again_once(
         next(said)
 
 
-def test_what_a_keeper_saw_hang_is_restarted_without_another_wait(
+def test_what_a_watchdog_saw_hang_is_restarted_without_another_wait(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = "import time; time.sleep(600)"

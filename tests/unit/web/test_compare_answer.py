@@ -14,9 +14,9 @@ from nightbench.web.compare_answer import (
     MARK,
     comment,
     conclusion,
+    detectable_drop,
     headline,
     junit,
-    told_fall,
 )
 
 BEGAN = datetime(2026, 11, 1, 1, tzinfo=UTC)
@@ -95,9 +95,9 @@ def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped(
 
 def test_the_smallest_fall_that_would_have_shown_grows_with_the_interval() -> None:
     narrow, wide = case("one", low=0.999, high=1.001), case("one", low=0.95, high=1.05)
-    assert told_fall(narrow, 0.01) == pytest.approx(0.011, abs=1e-4)
-    assert told_fall(wide, 0.01) == pytest.approx(0.058, abs=1e-3)
-    assert told_fall(case("one", low=None), 0.01) is None
+    assert detectable_drop(narrow, 0.01) == pytest.approx(0.011, abs=1e-4)
+    assert detectable_drop(wide, 0.01) == pytest.approx(0.058, abs=1e-3)
+    assert detectable_drop(case("one", low=None), 0.01) is None
 
 
 def test_a_verdict_waits_for_its_profile() -> None:

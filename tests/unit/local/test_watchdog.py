@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.local import deployment, keeper, lifecycle, processes
+from nightbench.local import deployment, lifecycle, processes, watchdog
 from nightbench.local.home import Home
 
 # Stands for `up`: says that it was called, and fails as long as it is told to.
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "state")
     home.make()
     yield home
-    lifecycle.stop_keepers(home)
+    lifecycle.stop_watchdogs(home)
     for service in deployment.SERVICES:
         processes.stop(home.run / f"{service}.pid")
 
@@ -41,15 +41,15 @@ def until(true: Callable[[], object], wait_s: float = 120.0) -> None:
 
 
 def test_both_run_until_they_are_stopped(home: Home) -> None:
-    assert len(list(lifecycle.start_keepers(home))) == 1
-    assert list(lifecycle.start_keepers(home)) == []
-    first = processes.read(home.run / "keeper-a.pid")
+    assert len(list(lifecycle.start_watchdogs(home))) == 1
+    assert list(lifecycle.start_watchdogs(home)) == []
+    first = processes.read(home.run / "watchdog-a.pid")
     assert first is not None
     os.kill(first.pid, signal.SIGKILL)
     os.waitpid(first.pid, 0)
-    assert len(list(lifecycle.start_keepers(home))) == 1
-    assert lifecycle.stop_keepers(home) == list(deployment.KEEPERS)
-    assert lifecycle.stop_keepers(home) == []
+    assert len(list(lifecycle.start_watchdogs(home))) == 1
+    assert lifecycle.stop_watchdogs(home) == list(deployment.WATCHDOGS)
+    assert lifecycle.stop_watchdogs(home) == []
 
 
 def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
@@ -58,7 +58,7 @@ def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
     calls, broken = tmp_path / "calls", tmp_path / "broken"
     broken.touch()
     mender = MENDER.format(calls=str(calls), broken=str(broken))
-    monkeypatch.setattr(lifecycle, "keeper_command", lambda home: [sys.executable, "-c", mender])
+    monkeypatch.setattr(lifecycle, "watchdog_command", lambda home: [sys.executable, "-c", mender])
     pauses: list[float] = []
 
     class Enough(Exception):
@@ -71,12 +71,12 @@ def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
         if len(pauses) == 6:
             raise Enough
 
-    monkeypatch.setattr(keeper.time, "sleep", sleep)
+    monkeypatch.setattr(watchdog.time, "sleep", sleep)
     with pytest.raises(Enough):
-        keeper.keep(home, ("triggerer",))
+        watchdog.keep(home, ("triggerer",))
 
     assert calls.read_text() == 5 * "up --once\n"
-    first = keeper.CHECK_S
+    first = watchdog.CHECK_S
     assert pauses == [first, 2 * first, 4 * first, 8 * first, first, first]
 
 
@@ -85,7 +85,7 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
 ) -> None:
     calls = tmp_path / "calls"
     mender = MENDER.format(calls=str(calls), broken=str(tmp_path / "never"))
-    monkeypatch.setattr(lifecycle, "keeper_command", lambda home: [sys.executable, "-c", mender])
+    monkeypatch.setattr(lifecycle, "watchdog_command", lambda home: [sys.executable, "-c", mender])
     processes.start(
         home,
         "triggerer",
@@ -94,7 +94,7 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
     )
     # What was healthy between is not restarted with what hangs.
     sick = [{"triggerer", "scheduler"}, {"triggerer"}, {"triggerer", "dag-processor"}]
-    assert len(sick) == keeper.UNHEALTHY_IN_A_ROW
+    assert len(sick) == watchdog.UNHEALTHY_IN_A_ROW
     answers = iter([set[str](), {"triggerer"}, set[str](), *sick])
 
     class Enough(Exception):
@@ -106,8 +106,8 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
             return answer
         raise Enough
 
-    monkeypatch.setattr(keeper, "_unhealthy", ask)
-    monkeypatch.setattr(keeper.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(watchdog, "_unhealthy", ask)
+    monkeypatch.setattr(watchdog.time, "sleep", lambda seconds: None)
     with pytest.raises(Enough):
-        keeper.keep(home, ("triggerer",))
+        watchdog.keep(home, ("triggerer",))
     assert calls.read_text() == "up --once triggerer\n"

@@ -1,10 +1,10 @@
 """Watchdogs: they restart services that died or hang, and each other.
 
-`up` leaves two keepers running. A keeper checks every few seconds that every service has its
+`up` leaves two watchdogs running. A watchdog checks every few seconds that every service has its
 process, and every half a minute that Airflow reports its components as healthy; if not, it runs
-`up`, as a person would. `down` ends the keepers first. Why not supervisord: ADR 14.
+`up`, as a person would. `down` ends the watchdogs first. Why not supervisord: ADR 14.
 
-    python -m nightbench.local.keeper --home .nightbench
+    python -m nightbench.local.watchdog --home .nightbench
 """
 
 import argparse
@@ -47,7 +47,7 @@ def keep(home: Home, services: tuple[str, ...]) -> None:
         hung = sorted(set.intersection(*unhealthy)) if not missing else []
         # A process of its own: services started here would stay this one's children, whose
         # zombies PostgreSQL takes for a living postmaster.
-        words = [*lifecycle.keeper_command(home), "--once", *hung]
+        words = [*lifecycle.watchdog_command(home), "--once", *hung]
         status = subprocess.run(words, check=False).returncode
         unhealthy = []
         failed = status not in (0, BUSY)
@@ -78,7 +78,7 @@ def _log(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status."""
-    parser = argparse.ArgumentParser(prog="nightbench.local.keeper", description=__doc__)
+    parser = argparse.ArgumentParser(prog="nightbench.local.watchdog", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="state folder")
     words = "run `up` once and end; restart the named services, which hang"
     parser.add_argument("--once", nargs="*", metavar="SERVICE", help=words)
