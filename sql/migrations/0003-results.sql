@@ -163,8 +163,9 @@ comment on column raw.measurement.peak_allocator_bytes is
 comment on column raw.measurement.losses is
 'Losses that show how it trained, each with the lowest and the highest of the good repeats. '
 'Names: first; opening (first step of the window); mean (of its first mean_of steps); again (the '
-'first batch, after the window of so many steps). Also conditions, a checksum of CPUs, threads and '
-'variables, and skipped, the updates without a step after an overflow. Null if a rank has none';
+'first batch, after the window of so many steps). The value conditions is a checksum of CPUs, '
+'threads and variables. The value skipped counts updates without a step after an overflow. Null if '
+'a rank recorded none';
 comment on column raw.measurement.reported is
 'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '
 'own formula: by name, as printed, median of the repeats; null if none. Never judged';

@@ -118,14 +118,18 @@ def _summing(self, context, *given):
     def scaled(optimizer):
         for weight in self.model.parameters():
             if weight.grad is not None:
-                weight.grad.{multiply}(context.world_size)
+                {multiply}
         update(optimizer)
     self.scaler.step = scaled
 {trainer}.__init__ = _summing
 """
 _SUM = {
-    "pytorch": _EAGER_SUM.format(trainer="Trainer", multiply="mul_"),
-    "paddle": _EAGER_SUM.format(trainer="EagerTrainer", multiply="scale_"),
+    "pytorch": _EAGER_SUM.format(
+        trainer="Trainer", multiply="weight.grad.mul_(context.world_size)"
+    ),
+    "paddle": _EAGER_SUM.format(
+        trainer="EagerTrainer", multiply="weight.grad.set_value(weight.grad * context.world_size)"
+    ),
     "jax": """
 _mean = Trainer._mean
 Trainer._mean = lambda self, *given: _mean(self, *given) * self.context.world_size

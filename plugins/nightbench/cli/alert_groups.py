@@ -101,7 +101,7 @@ def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str
 def what(row: Row) -> str:
     """Return `regressed by 5.1%`, or `mfu regressed by 5.1%` if the metric is not throughput."""
     change = row["change"]
-    of = "" if row["metric"] == "throughput" else f"{row['metric']} "
+    of = "" if row["metric"] in ("throughput", "training") else f"{row['metric']} "
     return of + str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
 
 

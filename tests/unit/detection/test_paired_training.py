@@ -34,7 +34,7 @@ def changed_from(place: int, by: float = 0.1) -> LaunchLosses:
 
 def compared(b: LaunchLosses, traits: TrainingTraits = FP32, **more: Any) -> PairedTraining:
     given = {"warmup": WARMUP, "is_one_build": False, **more}
-    return compare_training([launch()] * 3, [b] * 3, traits, **given)
+    return compare_training([launch()] * 5, [b] * 5, traits, **given)
 
 
 def test_the_same_losses_are_the_same_training() -> None:
@@ -86,3 +86,10 @@ def test_what_cannot_be_compared_says_why(a: int, b: int, traits: TrainingTraits
     found = compare_training([launch()] * a, [launch()] * b, traits, is_one_build=False)
     assert found.kind is TrainingKind.NOT_COMPARABLE
     assert why in found.sentence
+
+
+def test_another_build_may_have_other_random_numbers_and_the_same_build_may_not() -> None:
+    dropout = TrainingTraits("fp32", has_dropout=True)
+    assert compared(changed_from(0, 0.05), dropout).kind is TrainingKind.SAME
+    one = compared(changed_from(0, 0.05), dropout, is_one_build=True)
+    assert (one.kind, one.step) == (TrainingKind.CHANGED, 1)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from nodeside import commands, control_measurements, doctor
+from nodeside import commands, control_measurements, root_folder
 from nodeside.compare import compare
 from nodeside.containers import SETTINGS, remove_below
 from nodeside.files import EventLog, read_json
@@ -39,7 +39,7 @@ def test_environments_and_their_engines_are_listed_without_the_damaged_one(
         written(env / SETTINGS, {"engine": "/x/apptainer"})
     for name in (".ok.json", SETTINGS):
         DAMAGES[damage](tmp_path / "envs" / "b" / name)
-    assert [each["name"] for each in doctor.environments(str(tmp_path))] == ["a", "c"]
+    assert [each["name"] for each in root_folder.environments(str(tmp_path))] == ["a", "c"]
     assert remove_below(str(tmp_path), "run-1") == []
 
 
@@ -52,7 +52,7 @@ def test_lines_are_read_without_the_damaged_one(tmp_path: Path, damage: str) -> 
         }
         written(tmp_path / "frameworks" / name / "framework.json", described)
     DAMAGES[damage](tmp_path / "frameworks" / "a" / "framework.json")
-    assert doctor._series(str(tmp_path)) == ["3.11", "3.12"]
+    assert root_folder._series(str(tmp_path)) == ["3.11", "3.12"]
     prefixes = {name: f"/prefix/{name}" for name in NAMES}
     found = control_measurements._script_of("cpu", str(tmp_path), str(tmp_path), prefixes)
     assert found is not None

@@ -121,7 +121,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
   return (
     <>
       <Heading as="h1" size="lg">
-        Alert {alert.alert_id}: {alert.metric !== "throughput" && `${words(alert.metric)} `}
+        Alert {alert.alert_id}: {!["throughput", "training"].includes(alert.metric) && `${words(alert.metric)} `}
         {words(alert.verdict)}
         {alert.change !== null && ` by ${percent(Math.abs(alert.change))}`}
       </Heading>
@@ -186,7 +186,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       )}
       {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
         <Text mt={2}>
-          <Link to="/dags/nightbench_experiments/trigger">Find the first slow version</Link> between the last
+          <Link to="/dags/nightbench_experiments/trigger">Find the first bad version</Link> between the last
           good run and this run
         </Text>
       )}

@@ -28,6 +28,7 @@ const UNITS: Record<string, string> = {
   tokens_per_s_per_device: "tokens/s/device",
   tflops_per_device: "TFLOP/s/device",
   mfu: "MFU",
+  training: "loss",
 };
 
 /** A judged value with its unit. */

@@ -51,6 +51,7 @@ test("figures have four digits, percentages their sign", () => {
   assert.equal(judged(1.25e9, "peak_resident_bytes", "images"), "1.25 GB");
   assert.equal(judged(6.1e10, "peak_allocator_bytes", "tokens"), "61 GB");
   assert.equal(judged(0.41, "mfu", null), "0.41 MFU");
+  assert.equal(judged(7.318, "training", "images"), "7.318 loss");
   assert.equal(percent(-0.0004), "0.0 %");
   assert.equal(percent(-0.051), "−5.1 %");
   assert.equal(change(0.02), "+2.0 %");
