@@ -52,7 +52,8 @@ comment on column raw.experiment.kind is
 'compare two builds, confirm a suspected regression, bisect versions, profile a comparison, or '
 'measure the reference build of a night';
 comment on column raw.experiment.state is
-'`held` (a fork awaits approval), queued, running; done, failed, refused or cancelled: it has ended';
+'`held` (a fork awaits approval), queued, running; done, failed, refused or cancelled: it has '
+'ended';
 comment on column raw.experiment.request is 'Fields of the request, by kind';
 comment on column raw.experiment.suite is 'Suite of the cases';
 comment on column raw.experiment.cluster is 'Cluster that it is measured on';

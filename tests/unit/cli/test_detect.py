@@ -412,7 +412,7 @@ def test_neither_or_both_is_refused(tmp_path: Path) -> None:
 def test_a_stream_refuses_what_it_would_not_heed(words: list[str], named: str) -> None:
     error = run("--stream", *words)[2]
     assert isinstance(error, UserError)
-    assert str(error).startswith(f"--stream: found {named} with it; expected it alone")
+    assert str(error).startswith(f"--stream: found {named} too; expected --stream")
 
 
 def test_a_stream_may_begin_with_a_byte_order_mark() -> None:
