@@ -81,12 +81,18 @@ _CLOSED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP)
 def read_json(path: str) -> Any:
     """Return a JSON object; None where the file is absent, may not be read, or holds none."""
     try:
-        with open(path) as handle:
-            found = json.load(handle)
+        with open(path, "rb") as handle:
+            return parse_object(handle.read())
     except OSError as error:
         if error.errno not in _CLOSED:
             raise
         return None
+
+
+def parse_object(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None where the text is none."""
+    try:
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -11,7 +10,7 @@ from typing import Any, Mapping
 from nodeside import containers, stacks
 from nodeside.binding import as_ranges
 from nodeside.cgroups import WHOLE_MACHINE, Cgroup
-from nodeside.files import read_json, tail
+from nodeside.files import parse_object, read_json, tail
 from nodeside.job import NodeJob
 from nodeside.processes import Launched, end_marked, end_processes, launch, reap
 from nodeside.reasons import (
@@ -332,7 +331,7 @@ class StepsReader:
             return
         self._offset += end
         self.changed_s = time.monotonic()
-        record = _parse_record(piece[:end].rstrip(b"\n").rpartition(b"\n")[2])
+        record = parse_object(piece[:end].rstrip(b"\n").rpartition(b"\n")[2])
         if record is None:
             return
         phase = record.get("phase")
@@ -345,11 +344,3 @@ class StepsReader:
     def idle_s(self) -> float:
         """Return the seconds since the last new record."""
         return time.monotonic() - self.changed_s
-
-
-def _parse_record(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line.decode())
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -16,7 +16,7 @@ import socket
 import stat
 from typing import Any, Mapping, Sequence
 
-from nodeside.files import AgentError, utc_now
+from nodeside.files import AgentError, parse_object, utc_now
 
 DEFAULT_DIR = "/tmp/nightbench-locks"
 
@@ -133,10 +133,9 @@ class NodeLock:
     def holder(self) -> dict[str, Any] | None:
         """Return the holder's description of itself."""
         try:
-            found = json.loads(os.pread(self._descriptor, 65536, 0).decode())
-        except (OSError, ValueError):
+            return parse_object(os.pread(self._descriptor, 65536, 0))
+        except OSError:
             return None
-        return found if isinstance(found, dict) else None
 
     def release(self) -> None:
         """Release the lock."""

@@ -332,13 +332,6 @@ class Host:
         """A file of the running host, on the test's side."""
         return Path(f"/proc/{self._pid}/root{inside}")
 
-    def disk(self, inside: str, size_bytes: int, user: str = "bench") -> None:
-        """Mount a small disk of its own, that `user` may write; it is empty after a boot."""
-        number = USERS[user]
-        options = f"size={size_bytes},mode=755,uid={number},gid={number}"
-        self.run(["mkdir", "-p", inside])
-        self.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", inside])
-
     def write_home(self, name: str, text: str, user: str = "bench") -> None:
         """A file in an account's home."""
         path = self.home / user / name

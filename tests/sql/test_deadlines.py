@@ -361,6 +361,18 @@ def test_a_message_that_no_channel_took_is_sent_again(
     assert watch(DUE + timedelta(minutes=30), channels=()) == []
 
 
+def test_a_check_that_was_killed_after_a_channel_took_it_is_not_repeated_there(
+    watch: Watch, sent_of: Callable[[str], set[str]]
+) -> None:
+    watch(NOON)
+    assert len(watch(DUE)) == 1
+    # As after a kill between the record of the channel and that of the night.
+    watch.sql("delete from raw.delivery where channel = ''")
+    assert sent_of("seeded on local") == {"alerts[0] json"}
+    assert watch(DUE + timedelta(minutes=15)) == []
+    assert sent_of("seeded on local") == {"", "alerts[0] json"}
+
+
 def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: Inbox) -> None:
     watch(NOON)
     routes = (

@@ -20,6 +20,7 @@ from nightbench.core.model import (
     Case,
     CaseStatus,
     ClockOffset,
+    Figures,
     Measurement,
     RankResult,
     Reason,
@@ -140,7 +141,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     return dataclasses.replace(
         summary,
         drift=_drift(trainers),
-        **{name: _largest(getattr(rank, name) for rank in trainers) for name in FIGURES},
+        **_figures(trainers, _largest),
         power_w=record.power_w,
         power_absent=record.power_absent,
         loss_first=statistics.fmean(first_losses) if first_losses else None,
@@ -269,10 +270,12 @@ def _largest(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _figures(repeats: Sequence[RepeatSummary]) -> dict[str, Any]:
-    """Return the figures of a case: the median of times, the largest number of bytes."""
+def _figures(
+    results: Sequence[Figures], of_times: Callable[[Iterable[Any]], Any]
+) -> dict[str, Any]:
+    """Return the figures of several results: times by `of_times`, the largest number of bytes."""
     return {
-        name: (_median if name.endswith("_s") else _largest)(getattr(r, name) for r in repeats)
+        name: (of_times if name.endswith("_s") else _largest)(getattr(r, name) for r in results)
         for name in FIGURES
     }
 
@@ -341,7 +344,7 @@ def summarize_case(
         **describe([r.throughput for r in counted if r.throughput is not None]),
         framework_version=next(_versions(case.framework, records), None),
         python=" and ".join(sorted({*_versions("python", records)})) or None,
-        **_figures(counted),
+        **_figures(counted, _median),
         power_w=_median(r.power_w for r in counted),
         joules_per_unit=_median(joules),
         energy_absent=silent[0] if silent and not joules else None,

@@ -2,11 +2,11 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 
 
 @contextmanager
@@ -18,6 +18,24 @@ def beside(path: Path) -> Iterator[Path]:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def remove_older(paths: Iterable[Path], oldest: float) -> int:
+    """Remove files and empty folders last written before a time; return how many files.
+
+    A folder comes after its content. What cannot be removed is named in the log.
+    """
+    removed, errors = 0, ItemErrors()
+    for path in sorted(paths, key=lambda path: len(path.parts), reverse=True):
+        with errors.of(f"{path} is not removed"):
+            if path.lstat().st_mtime >= oldest:
+                continue
+            if not path.is_dir():
+                path.unlink(missing_ok=True)
+                removed += 1
+            elif not path.is_symlink() and not any(path.iterdir()):
+                path.rmdir()
+    return removed
 
 
 @contextmanager

@@ -8,7 +8,6 @@ sets and versions change them by rounding.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,10 +153,9 @@ def judge_training(
     newest = max(night.at for night in nights)
     # A change that lasts is as good a proof as nights before it.
     changed = sum(night.is_changed and night.at > newest for night in known)
-    varying = "trainers are asynchronous" if traits.is_asynchronous else "the workload has dropout"
-    if (traits.is_asynchronous or traits.has_dropout) and len(nights) < PROVED_NIGHTS:
+    if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
-            f"{varying}: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
+            f"trainers are asynchronous: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
         )
     alike = [night for night in nights if night.is_like(tonight)]
     reference = alike if len(alike) >= PROVED_NIGHTS else nights
@@ -191,14 +189,12 @@ def _comparable(
     compared among windows of one length, and the mean among means of as many steps.
     """
     needs = {"again": "steps", "mean": "mean_of"}.get(figure)
-    found = []
-    for night in nights:
-        losses = night.losses or {}
-        if figure not in losses:
-            continue
-        if needs is None or losses.get(needs) == (tonight.losses or {}).get(needs):
-            found.append(losses[figure])
-    return found
+    return [
+        losses[figure]
+        for losses in (night.losses or {} for night in nights)
+        if figure in losses
+        and (needs is None or losses.get(needs) == (tonight.losses or {}).get(needs))
+    ]
 
 
 @dataclass(frozen=True)
@@ -226,8 +222,9 @@ class _Comparison:
         if not known:
             return _not_comparable("tonight and the earlier nights have no metric in common")
         for figure in known:
-            found, seen = self._ends(figure)
-            if not _is_within(found, seen, self._tolerance(figure) or 0.0):
+            (low, high), seen = self._ends(figure)
+            allowed = self._tolerance(figure) or 0.0
+            if not seen[0] - allowed <= low <= high <= seen[1] + allowed:
                 return self._changed(figure)
         return TrainingVerdict(TrainingKind.SAME, self._same(known), self._is_proved)
 
@@ -266,10 +263,10 @@ class _Comparison:
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
         )
-        difference = (
-            f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
-            f"{self._version()}"
-        )
+        difference = f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
+        newest = max(self.reference, key=lambda night: night.at)
+        if differ(newest.version, self.tonight.version):
+            difference += f" since {self.tonight.version}"
         return TrainingVerdict(
             TrainingKind.CHANGED,
             f"Training changed: {difference}. {evidence}.",
@@ -284,25 +281,12 @@ class _Comparison:
         first = min(night.at for night in self.reference)
         return f"{count} night{'s' if count > 1 else ''}" + f" since {first:%Y-%m-%d}" * since
 
-    def _version(self) -> str:
-        """Return the change of version that came with the change, as a part of a sentence."""
-        newest = max(self.reference, key=lambda night: night.at)
-        if differ(newest.version, self.tonight.version):
-            return f" since {self.tonight.version}"
-        return ""
-
     def _same(self, known: Sequence[str]) -> str:
         if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
             equal = f"all losses equal those of {self._nights()} to the last bit"
             return f"Training is the same: {equal}."
         words = ", ".join(FIGURES[figure] for figure in known)
         return f"Training is the same as in {self._nights()}, within rounding and spread: {words}."
-
-
-def _is_within(found: Range, seen: Range, tolerance: float) -> bool:
-    if not all(map(math.isfinite, (*found, *seen))):
-        return False
-    return seen[0] - tolerance <= found[0] and found[1] <= seen[1] + tolerance
 
 
 def _shown(value: float, other: float) -> str:

@@ -400,5 +400,4 @@ def withdraw_result(folder: RunSpool) -> None:
 
 def saved_result(folder: RunSpool) -> Document | None:
     """Return the stored result; None while there is none."""
-    found: Document | None = read_json(folder.folder / "result.json")
-    return found
+    return read_json(folder.folder / "result.json")

@@ -165,8 +165,7 @@ def summary_of(document: Document) -> Document:
 
 def saved_profile(spool: Spool, profile_id: str) -> Document | None:
     """Return what a profile found; None where there is no such profile, or it never ended."""
-    found: Document | None = read_json(_file(spool.comparison(profile_id)))
-    return found
+    return read_json(_file(spool.comparison(profile_id)))
 
 
 def _file(folder: RunSpool) -> UPath:

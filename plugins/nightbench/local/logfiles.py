@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from nightbench.core.errors import ItemErrors, UserError
+from nightbench.core.errors import UserError
+from nightbench.core.whole_files import remove_older
 from nightbench.local.home import Home
 
 KEPT_DAYS = 30.0
@@ -14,19 +15,7 @@ KEPT_DAYS = 30.0
 
 def expire(folder: Path, days: float = KEPT_DAYS) -> int:
     """Remove log files not written to for `days`, and empty folders; return how many files."""
-    oldest = time.time() - days * 86400
-    removed, errors = 0, ItemErrors()
-    for parent, _, files in os.walk(folder, topdown=False):
-        for path in (Path(parent, name) for name in files):
-            with errors.of(f"{path} is not removed"):
-                if path.lstat().st_mtime < oldest:
-                    path.unlink()
-                    removed += 1
-        with errors.of(f"{parent} is not removed"):
-            is_old = parent != str(folder) and os.stat(parent).st_mtime < oldest
-            if is_old and not os.listdir(parent):
-                os.rmdir(parent)
-    return removed
+    return remove_older(folder.rglob("*"), time.time() - days * 86400)
 
 
 def tail(log: Path, lines: int = 20) -> list[str]:

@@ -1,9 +1,8 @@
 """Makes the bundle that the warehouse loads from a run's files: parse, summarise, check."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from nightbench.checks import CheckContext, check_measurements, check_repeats, checks_digest
 from nightbench.core.documents import from_document, to_document
@@ -18,14 +17,13 @@ from nightbench.core.model import (
     RepeatRecord,
     RunBundle,
     RunKind,
-    reasons_from_json,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.scaling import scale
 from nightbench.core.summarize import repeat_record, summarize_case, summarize_repeat
 from nightbench.night.night_pairs import measured_pairs
 from nightbench.nodes.device_peaks import with_model_flops
-from nightbench.spool import CaseStore, Document, RunSpool
+from nightbench.spool import CaseOutcome, CaseStore, Document, RunSpool
 from nightbench.spool.documents import DamagedDocument, of_this_version
 from nightbench.spool.plans import read_plan
 
@@ -107,7 +105,7 @@ def _case(
     records = tuple(_record(store, number, fingerprints) for number in store.repeats())
     summaries = tuple(summarize_repeat(record, planned.case) for record in records)
     checks = tuple(check_repeats(context, records, summaries))
-    outcome, status, reasons = _outcome(store)
+    outcome = _outcome(store)
     measurement = summarize_case(
         run_id=plan.run.run_id,
         case=planned.case,
@@ -119,8 +117,8 @@ def _case(
         good=_good(records, checks),
         refusals=_refusals(checks),
         definition_digest=planned.definition_digest,
-        status=status,
-        reasons=reasons,
+        status=outcome.status,
+        reasons=outcome.reasons,
     )
     found = [documents[name] for record in records for name in record.fingerprints.values()]
     measurement = with_model_flops(measurement, planned, plan.cluster, found)
@@ -136,17 +134,16 @@ def _case(
     )
 
 
-def _outcome(store: CaseStore) -> tuple[Document | None, CaseStatus, Sequence[Reason]]:
+def _outcome(store: CaseStore) -> CaseOutcome:
     """Return how a case ended; it failed where its file is damaged, or was never written."""
     try:
         with of_this_version(store.folder / "outcome.json"):
-            outcome = store.outcome()
-            if outcome is None:
-                return None, CaseStatus.FAILED, [Reason(ReasonCode.NO_OUTCOME)]
-            status, reasons = CaseStatus(outcome["status"]), reasons_from_json(outcome["reasons"])
-            return outcome, status, reasons
+            if (outcome := store.outcome()) is not None:
+                return CaseOutcome.from_json(outcome)
+        why = Reason(ReasonCode.NO_OUTCOME)
     except DamagedDocument as error:
-        return None, CaseStatus.FAILED, [_damage(error)]
+        why = _damage(error)
+    return CaseOutcome(CaseStatus.FAILED, (why,), ended_at="")
 
 
 def _damage(error: DamagedDocument) -> Reason:
@@ -184,11 +181,9 @@ def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
     return {node: document for node, document in found.items() if document is not None}
 
 
-def _elapsed_s(
-    records: tuple[RepeatRecord, ...], outcome: Mapping[str, Any] | None
-) -> float | None:
+def _elapsed_s(records: tuple[RepeatRecord, ...], outcome: CaseOutcome) -> float | None:
     """Return the seconds from the first launch to the end of a case; None where unknown."""
     starts = [record.started_at for record in records if record.started_at is not None]
-    if not starts or outcome is None or not outcome.get("ended_at"):
+    if not starts or not outcome.ended_at:
         return None
-    return max(0.0, (datetime.fromisoformat(outcome["ended_at"]) - min(starts)).total_seconds())
+    return max(0.0, (datetime.fromisoformat(outcome.ended_at) - min(starts)).total_seconds())

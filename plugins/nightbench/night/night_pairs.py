@@ -28,8 +28,8 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.core.run_plan import build_of, definition_digest
-from nightbench.spool import RunSpool, read_json, write_json
-from nightbench.spool.documents import of_this_version
+from nightbench.spool import RunSpool, write_json
+from nightbench.spool.documents import of_this_version, read_list
 
 
 def plan_pairs(
@@ -97,4 +97,4 @@ def measured_pairs(run: RunSpool) -> tuple[MeasuredPair, ...]:
     """
     path = run.folder / "pairs.json"
     with of_this_version(path):
-        return tuple(from_document(MeasuredPair, each) for each in read_json(path, list) or ())
+        return tuple(from_document(MeasuredPair, each) for each in read_list(path))

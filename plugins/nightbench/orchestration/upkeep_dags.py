@@ -15,8 +15,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 from nightbench.config import locations
 from nightbench.config.control_plane import MARK
 from nightbench.config.locations import find_clusters
-from nightbench.core.errors import ItemErrors, UserError
+from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
+from nightbench.core.whole_files import remove_older
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
@@ -191,19 +192,9 @@ def drop_old_details(**context: Any) -> list[str]:
 
 def expire_logs(folder: Path, days: float) -> int:
     """Remove logs of tasks and the DAG processor without a write in `days`; return how many."""
-    limit = datetime.now(UTC).timestamp() - days * DAY_S
-    removed, errors = 0, ItemErrors()
-    for path in sorted(folder.rglob("*"), key=lambda p: len(p.parts), reverse=True):
-        with errors.of(f"{path} is not removed"):
-            if path.is_symlink() or path.stat().st_mtime >= limit:
-                continue
-            if path.is_dir():
-                if not any(path.iterdir()):
-                    path.rmdir()
-            elif path.suffix == ".log":
-                path.unlink(missing_ok=True)
-                removed += 1
-    return removed
+    paths = (path for path in folder.rglob("*") if path.is_dir() or path.suffix == ".log")
+    oldest = datetime.now(UTC).timestamp() - days * DAY_S
+    return remove_older((path for path in paths if not path.is_symlink()), oldest)
 
 
 @task

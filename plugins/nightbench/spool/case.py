@@ -209,5 +209,4 @@ class CaseStore:
         return f"repeat-{repeat:03d}"
 
     def _read(self, *parts: str) -> Document | None:
-        found: Document | None = read_json(self.folder.joinpath(*parts))
-        return found
+        return read_json(self.folder.joinpath(*parts))

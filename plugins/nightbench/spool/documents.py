@@ -1,7 +1,6 @@
 """Documents as files: written whole, read whole, on a disk or in an object store."""
 
 import json
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +11,11 @@ from typing import IO, Any
 from upath import UPath
 
 from nightbench.core.complaints import describe
-from nightbench.core.errors import UserError
+from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import SLUG
 from nightbench.core.whole_files import beside
 
 Document = dict[str, Any]
-
-
-log = logging.getLogger(__name__)
 
 
 class SpoolError(UserError):
@@ -114,13 +110,23 @@ def read_bytes(path: UPath) -> bytes | None:
         return None
 
 
-def read_json(path: UPath, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any | None:
+def read_json(path: UPath) -> Document | None:
     """The document, or None where there is none.
 
     Raises:
         SpoolError: the file cannot be read.
         DamagedDocument: it is not JSON, or JSON of another kind.
     """
+    found: Document | None = _read(path, dict)
+    return found
+
+
+def read_list(path: UPath) -> list[Document]:
+    """The documents of a list, which is empty where there is no file; see `read_json`."""
+    return _read(path, list) or []
+
+
+def _read(path: UPath, kind: type[Any]) -> Any:
     try:
         content = read_bytes(path)
         if content is None:
@@ -143,12 +149,9 @@ def read_json(path: UPath, kind: type[dict[str, Any]] | type[list[Any]] = dict) 
 
 def unless_damaged(path: UPath) -> Document | None:
     """A document for a view; None, and a line in the log, where it is damaged."""
-    try:
-        found: Document | None = read_json(path)
-    except SpoolError as error:
-        log.warning("%s", error)
-        return None
-    return found
+    with ItemErrors().of("passed over"):
+        return read_json(path)
+    return None
 
 
 def is_local(path: UPath) -> bool:

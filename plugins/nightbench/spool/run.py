@@ -27,6 +27,7 @@ from nightbench.spool.documents import (
     of_this_version,
     read_bytes,
     read_json,
+    read_list,
     unless_damaged,
     write_bytes,
     write_json,
@@ -94,8 +95,7 @@ class Uploads:
 
     def note(self, name: str) -> Document | None:
         """Return what is noted of a build, or of a comparison's commits; None where nothing is."""
-        found: Document | None = read_json(self._commit(name, "json"))
-        return found
+        return read_json(self._commit(name, "json"))
 
     def save_note(self, name: str, document: Mapping[str, Any]) -> None:
         """Store the result of a build, after its wheel is kept, or the commits of a comparison."""
@@ -153,8 +153,7 @@ class RunSpool:
 
     def tried(self, case_id: str) -> Document | None:
         """tried.json: generation and `max_tries` of the newest try of its task in Airflow."""
-        found: Document | None = read_json(self._tried(case_id))
-        return found
+        return read_json(self._tried(case_id))
 
     def save_tried(self, case_id: str, document: Mapping[str, Any]) -> None:
         """Keep tried.json, which the next try reads."""
@@ -179,8 +178,7 @@ class RunSpool:
 
     def run(self) -> Document | None:
         """run.json: the run, its suite, protocol, builds, policy and channels."""
-        found: Document | None = read_json(self.folder / "run.json")
-        return found
+        return read_json(self.folder / "run.json")
 
     @property
     def has_ended(self) -> bool:
@@ -193,7 +191,7 @@ class RunSpool:
 
     def planned(self) -> list[Document]:
         """planned.json: every case that the run was meant to measure."""
-        return read_json(self.folder / "planned.json", list) or []
+        return read_list(self.folder / "planned.json")
 
     def save_planned(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Keep planned.json; written before anything is launched."""
@@ -259,8 +257,7 @@ class Spool:
 
     def planned_by(self, dag_id: str, dag_run_id: str) -> Document | None:
         """The run that a DAG run planned: `run_id`, `started_at`, `max_tries` of the task."""
-        found: Document | None = read_json(self._dag_run(dag_id, dag_run_id))
-        return found
+        return read_json(self._dag_run(dag_id, dag_run_id))
 
     def save_planned_by(self, dag_id: str, dag_run_id: str, document: Mapping[str, Any]) -> None:
         """Keep which run a DAG run plans, before it is planned: a retry plans the same."""

@@ -219,10 +219,12 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
     again = command_of(run["suite"], case_id, good, this)
     beside = again.startswith("nightbench compare ")
     lines: Mapping[str, str] = {
-        "Compare the last good build with this one" if beside else "Measure it again": again,
-        "All that it takes to measure it elsewhere": shlex.join(
+        "Compare the last good build with this build" if beside else "Measure it again": again,
+        "Export the case to measure it elsewhere": shlex.join(
             ["nightbench", "export", f"{case_id}.tar.gz", "--run", run_id, "--case", case_id]
         ),
-        "The whole logs": shlex.join(["nightbench", "logs", "--run", run_id, "--case", case_id]),
+        "Print the full logs": shlex.join(
+            ["nightbench", "logs", "--run", run_id, "--case", case_id]
+        ),
     }
     return [{"purpose": purpose, "command": line} for purpose, line in lines.items()]

@@ -80,8 +80,8 @@ class Kubernetes:
 
     def __enter__(self) -> Kubernetes:
         self.folder.mkdir()
-        for left in Path("/sys/fs/cgroup").glob("*/nbkube-*"):
-            if not (LOCKS / f"{left.name.split('-')[1]}.lock").exists():  # of a killed drill
+        for left in {each.name for each in Path("/sys/fs/cgroup").glob("*/nbkube-*")}:
+            if not (LOCKS / f"{left.split('-')[1]}.lock").exists():  # of a killed drill
                 _remove_cgroups(left)
         sh("ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", f"{self.folder}/account")
         (self.folder / "tokens").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
@@ -112,8 +112,7 @@ class Kubernetes:
     ) -> None:
         for host in self.hosts.values():
             host.crash()
-            for top in Path("/sys/fs/cgroup").glob(f"*/{self._cgroup(host.name)}"):
-                _remove_cgroups(top)
+            _remove_cgroups(self._cgroup(host.name))
         for daemon in reversed(self._daemons.values()):
             end(daemon)
 
@@ -225,7 +224,8 @@ class Kubernetes:
             host.run(["sh", "-c", f"cat /proc/sys/{file} > {copy}"])
             host.run(["mount", "--bind", copy, f"/proc/sys/{file}"])
         top = Path("/sys/fs/cgroup")
-        for kind in [each for each in top.iterdir() if (each / "cgroup.procs").exists()]:
+        kinds = [each for each in top.iterdir() if (each / "tasks").exists()]
+        for kind in kinds or [top]:  # version 2 has one tree
             (kind / self._cgroup(name)).mkdir()
         share = top / "cpu" / self._cgroup(name) / "cpu.shares"
         if share.exists():  # as a lab's hosts have it, before other work of this machine
@@ -309,15 +309,17 @@ def _subnet(number: int) -> str:
     return f"10.98.{number}.0/24"
 
 
-def _remove_cgroups(top: Path) -> None:
-    for folder, _, _ in os.walk(top, topdown=False):
-        until_s = time.monotonic() + 5
-        while os.path.isdir(folder):  # the kernel may still be ending what was killed there
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
-                break
-            assert time.monotonic() < until_s, folder
-            time.sleep(0.05)
+def _remove_cgroups(name: str) -> None:
+    top = Path("/sys/fs/cgroup")
+    for tree in (top / name, *top.glob(f"*/{name}")):
+        for folder, _, _ in os.walk(tree, topdown=False):
+            until_s = time.monotonic() + 5
+            while os.path.isdir(folder):  # the kernel may still be ending what was killed there
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+                    break
+                assert time.monotonic() < until_s, folder
+                time.sleep(0.05)
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ def test_a_new_controller_goes_on_with_the_running_repeat(bench):
     bench.stop(first)
     assert said(bench.run()) == ["ok"] * 3
     assert bench.launched("n1") == bench.launched("n2") == [1, 2, 3]
-    assert bench.store.repeat(2)["epoch"] == 2
+    assert [bench.store.repeat(k)["epoch"] for k in (1, 2)] == [1, 2]
 
 
 def test_a_result_that_nobody_fetched_is_fetched_by_the_next_controller(bench):

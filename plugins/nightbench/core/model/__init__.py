@@ -62,6 +62,7 @@ from nightbench.core.model.results import (
     FIGURES,
     CheckResult,
     ClockOffset,
+    Figures,
     HistoryPoint,
     Measurement,
     Movement,

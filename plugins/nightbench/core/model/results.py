@@ -26,7 +26,7 @@ class Movement:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Values that a rank reports; a repeat has the largest of its ranks, a case those of its repeats."""
+    """Values of a rank; a repeat has the largest of its ranks, a case those of its repeats."""
 
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None

@@ -194,7 +194,7 @@ function Checks({ detail }: { detail: CaseDetail }) {
       <Text>
         {met || failed.length
           ? `${count(met, "check")} passed, ${failed.length} failed.`
-          : "No results arrived, so nothing was checked."}
+          : "No check of this case is stored."}
       </Text>
       {failed.length > 0 && (
         <DataTable

@@ -123,7 +123,7 @@ export function DetectorQuality({ cluster, trust }: { cluster: string; trust: Tr
             </Note>
           ),
       )}
-      {grades.length > 0 ? (
+      {grades.some((grade) => grade.rate !== null) ? (
         <>
           <Power grades={grades} />
           <DataTable

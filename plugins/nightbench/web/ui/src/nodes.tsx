@@ -28,7 +28,7 @@ const NODES: Column<NodeHealth>[] = [
     name: "Reason",
     cell: (node) => (
       <Text as="span">
-        {node.sentences.join("; ")}
+        {node.sentences.join("; ") || "–"}
         {node.state_by && node.state_by !== "nightbench" && (
           <>
             {" "}
@@ -102,13 +102,13 @@ const CONTROLS: Column<ControlMedian>[] = [
   { name: "Node", cell: (each) => each.node },
   { name: "Measurement", cell: (each) => [each.metric, each.device, each.backend].filter(Boolean).join(", ") },
   { name: "Newest", isNumber: true, cell: (each) => `${figure(each.median)} ${each.unit}` },
-  { name: "Median before", isNumber: true, cell: (each) => figure(each.median_before) },
+  { name: "Earlier median", isNumber: true, cell: (each) => figure(each.median_before) },
   {
     name: "Change",
     isNumber: true,
     cell: (each) => (each.ratio === null ? "–" : change(each.ratio - 1)),
   },
-  { name: "When", cell: (each) => ago(each.at) },
+  { name: "Measured", cell: (each) => ago(each.at) },
 ];
 
 function Activity({ cluster, items }: { cluster: string; items: NodeActivity[] }) {
@@ -172,12 +172,17 @@ export function NodesPage() {
                     />
                   )}
                   {controls.length > 0 && (
-                    <DataTable
-                      label={`Control measurements of ${cluster.cluster}`}
-                      columns={CONTROLS}
-                      rows={controls}
-                      rowKey={(each) => `${each.node} ${each.metric} ${each.device} ${each.backend}`}
-                    />
+                    <>
+                      <Heading as="h3" size="sm" mt={4}>
+                        Control measurements
+                      </Heading>
+                      <DataTable
+                        label={`Control measurements of ${cluster.cluster}`}
+                        columns={CONTROLS}
+                        rows={controls}
+                        rowKey={(each) => `${each.node} ${each.metric} ${each.device} ${each.backend}`}
+                      />
+                    </>
                   )}
                   <Answered answer={trust}>
                     {(quality) => <DetectorQuality cluster={cluster.cluster} trust={quality} />}

@@ -41,7 +41,9 @@ function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
       name: "Run",
       cell: (point) => (
         <Link to={routes.case(point.run_id, caseId)} label={`Run ${point.run_id}`}>
-          {moment(point.started_at)}
+          <Text as="span" whiteSpace="nowrap">
+            {moment(point.started_at)}
+          </Text>
         </Link>
       ),
     },
