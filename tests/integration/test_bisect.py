@@ -84,6 +84,21 @@ def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> No
 
 
 @pytest.mark.slow
+def test_the_version_that_changes_the_training_is_found_at_equal_speed(here: Terminal) -> None:
+    for version, factor in (("3.0.0", 1.0), ("3.1.0", 1.0), ("3.2.0", 1.1), ("3.3.0", 1.1)):
+        body = f"VERSION = {version!r}\nSTEP_S = 0.02\nLOSS_FACTOR = {factor}\n"
+        make_wheel(here.place / "wheels", version, 0.02, body=body)
+    words = ["--good", "3.0.0", "--bad", "3.3.0", "--case", CASE, "--rounds", "3"]
+    done = here.run("compare", "bisect", *words, "--metric", "training", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert (document["outcome"], document["first_bad"]) == ("found", "3.2.0")
+    whys = [step["why"] for step in document["steps"]]
+    assert whys[0].startswith("training changed from step 1 on: first loss ")
+    assert "trains the same: 3 launches have the losses of A within rounding" in whys
+
+
+@pytest.mark.slow
 def test_cancelled_from_elsewhere_it_stops(here: Terminal) -> None:
     words = ["--good", "1.9.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "30"]
     running = here.begin("compare", "bisect", *words, until="round 1 of 30")

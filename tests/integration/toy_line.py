@@ -20,6 +20,7 @@ import toy_framework
 from frameworks.fake.runtime import Runtime as Fake
 
 os.environ["FAKE_STEP_S"] = repr(toy_framework.STEP_S)
+os.environ["FAKE_LOSS_FACTOR"] = repr(getattr(toy_framework, "LOSS_FACTOR", 1.0))
 os.environ["FAKE_VERSION"] = '"' + toy_framework.VERSION + '"'
 
 
