@@ -149,9 +149,10 @@ def _read(path: UPath, kind: type[Any]) -> Any:
 
 def unless_damaged(path: UPath) -> Document | None:
     """A document for a view; None, and a line in the log, where it is damaged."""
+    found = None
     with ItemErrors().of("passed over"):
-        return read_json(path)
-    return None
+        found = read_json(path)
+    return found
 
 
 def is_local(path: UPath) -> bool:
