@@ -9,19 +9,15 @@ SECONDS = {
     "test_aarch64.py": 240,
     "test_airflow_chaos.py": 300,
     "test_airflow_faults.py": 400,
-    "test_clocks.py": 16,
-    "test_disks.py": 28,
-    "test_hostile.py": 200,
     "test_hosts.py": 27,
     "test_incident.py": 540,
-    "test_locks.py": 190,
     "test_network.py": 400,
     "test_reference_nights.py": 300,
     "test_shared.py": 190,
 }
-"""File -> seconds on two cores. Those of clocks, disks and hosts were measured on an idle machine;
-those of hostile, locks, network and shared below a load of 10 to 30, and are less; the others are
-estimates. `--durations` of a share corrects them."""
+"""File -> seconds on two cores. That of hosts was measured on an idle machine; those of network and
+shared below a load of 20 to 30, and are less; the others are estimates. `--durations` of a share
+corrects them."""
 
 ELSEWHERE = {
     "test_celery.py": "Redis and an S3 server",
