@@ -10,19 +10,19 @@ SECONDS = {
     "test_airflow_chaos.py": 300,
     "test_airflow_faults.py": 400,
     "test_hosts.py": 27,
-    "test_incident.py": 540,
     "test_network.py": 400,
     "test_reference_nights.py": 300,
     "test_shared.py": 190,
 }
-"""File -> seconds on two cores. Those of clocks, disks and hosts were measured on an idle machine;
-those of hostile, locks, network and shared below a load of 10 to 30, and are less; the others are
-estimates. `--durations` of a share corrects them."""
+"""File -> seconds on two cores. That of hosts was measured on an idle machine; those of network and
+shared below a load of 20 to 30, and are less; the others are estimates. `--durations` of a share
+corrects them."""
 
 ELSEWHERE = {
     "test_celery.py": "Redis and an S3 server",
     "test_compose.py": "a container engine",
     "test_containers.py": "a container engine",
+    "test_incident.py": "a machine without other work",
     "test_kubernetes.py": "Kubernetes",
     "test_kubernetes_airflow.py": "Kubernetes",
     "test_kubernetes_faults.py": "Kubernetes",

@@ -18,9 +18,7 @@ def test_six_shares_have_each_drill_once_and_none_is_long() -> None:
     assert have == sorted(path.name for path in (REPO / "tests/drills").glob("test_*.py"))
     lengths = [shares.seconds_of(files) for files in shares.shares()]
     assert max(lengths) <= shares.LONGEST_S
-    # As short as its longest file allows.
-    assert max(lengths) == max(shares.SECONDS.values())
-    assert all(lengths)
+    assert min(lengths) > 0.5 * max(lengths)
 
 
 @pytest.mark.parametrize("text", ["0/6", "7/6", "2/5", "2", "a/6", ""])
@@ -35,7 +33,7 @@ def test_ci_runs_the_next_share_at_each_landing() -> None:
     (modulus,) = re.findall(r"--first-parent HEAD\) % (\d+) \+ 1", text)
     assert int(modulus) == shares.SHARES
     assert '--share="$share/6"' in text
-    assert re.search(r"^ +stages_together bare drills$", text, re.MULTILINE)
+    assert re.search(r"^ +stage drills drills$", text, re.MULTILINE)
 
 
 def test_a_share_collects_its_files_alone() -> None:
