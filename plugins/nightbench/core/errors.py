@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nightbench.core.printable import without_controls
+
 log = logging.getLogger(__name__)
 
 LONGEST_VALUE = 200
@@ -44,7 +46,7 @@ class ItemErrors(dict[str, Exception]):
         try:
             yield
         except (UserError, OSError) as error:
-            log.error("%s: %s", item, error)
+            log.error("%s", without_controls(f"{item}: {error}"))
             self[item] = error
 
 

@@ -334,7 +334,7 @@ def _by_date(folder: UPath) -> list[RunSpool]:
             component(run.run_id, "run")
             found.append((started_at(run) or datetime.max, run.run_id, run))
         except SpoolError as error:
-            said = f"run {run.run_id} is skipped: {error}"
+            said = f"skipped: {error}"
             if said not in _SAID:  # a live view looks every second
                 _SAID.add(said)
                 log.warning("%s", said)
