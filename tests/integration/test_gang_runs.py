@@ -214,11 +214,11 @@ async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes
     assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
     record = store.repeat(2)
     assert "n2: trainer-1 exited with code 7" in why(record)
-    assert "told to die at step 4" in record["log_tail"]
+    assert "injected fault: die at step 4" in record["log_tail"]
     assert record["error"] == "[n2 trainer-1]\nfake: injected fault: die at step 4"
     logs = store.logs(2)
     assert sorted(logs) == ["trainer-1"], "the other one wrote nothing"
-    assert "told to die at step 4" in logs["trainer-1"].read_text()
+    assert "injected fault: die at step 4" in logs["trainer-1"].read_text()
     assert store.result(2, "n1")["status"] == "aborted"
     await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit
 

@@ -477,8 +477,9 @@ def test_a_variant_says_why_no_lock_of_it_ships(tmp_path: Path) -> None:
         )
         made = make_plan(suite, prepared, catalog, run_kind=RunKind.ON_DEMAND)
         assert [job.case for job in made.jobs] == [case]
-    (folder / "frameworks/thing/requirements-gpu.lock").write_text("")
+    (folder / "frameworks/thing/requirements-gpu.lock").write_text("thing==1.0\n")
     made = make_plan(suite, cluster, load_catalog(folder), run_kind=RunKind.ON_DEMAND)
+    assert made.unavailable == {}
     assert [job.case for job in made.jobs] == [case]
 
 

@@ -271,5 +271,7 @@ def test_what_is_refused_is_named(suite_file, with_commands, commands, block, me
 
 
 def test_a_block_without_work_is_refused(suite_file, with_commands):
-    with pytest.raises(ConfigError, match=r"matrix\[0\]\.workload: is missing; expected: What is"):
+    with pytest.raises(
+        ConfigError, match=r"matrix\[0\]\.workload: is missing; expected: Workload to train"
+    ):
         load_suite(written(suite_file, "", "priority: 5"), with_commands)

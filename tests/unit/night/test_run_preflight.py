@@ -10,7 +10,7 @@ from nightbench.core.model import Cluster, HealthPolicy, Node, PlannedCase, Reas
 from nightbench.core.run_plan import CasePlan
 from nightbench.night.bundles import as_launched
 from nightbench.night.cluster_preflight import ClusterHealth, save
-from nightbench.night.run_preflight import _record, examine_run, place_around_unhealthy
+from nightbench.night.run_preflight import examine_run, place_around_unhealthy, record
 from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
 from nightbench.spool import Spool
 from nightbench.spool.plans import PlannedJob, load_job, save_cluster, save_job
@@ -33,7 +33,7 @@ def refuse():
 
 def test_a_warehouse_that_refuses_the_preflight_fails_no_run():
     health = ClusterHealth("lab", datetime(2026, 11, 20, 21, tzinfo=UTC), ())
-    assert _record("r1", health, HealthPolicy(), refuse) == {}
+    assert record("r1", health, HealthPolicy(), refuse) == {}
 
 
 @pytest.fixture

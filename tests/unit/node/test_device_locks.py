@@ -46,8 +46,11 @@ def test_jobs_on_different_devices_share_a_node_and_the_same_device_excludes(dri
     )
     second.stop()
     wait_until(lambda: idle(third))
-    (holder,) = current_holders(str(tmp_path / "locks"), first.env)
-    assert holder["job_id"] == third.job_id
+    holders = current_holders(str(tmp_path / "locks"), first.env)
+    assert [(h["job_id"], h["device"]) for h in holders] == [
+        (third.job_id, "gpu-1"),
+        (third.job_id, "gpu-2"),
+    ]
 
 
 def test_a_job_that_wants_the_node_waits_for_devices_and_they_for_it(drive):

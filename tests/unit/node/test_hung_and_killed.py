@@ -159,7 +159,7 @@ def test_a_rank_that_dies_early_or_late_fails_the_repeat(drive, knobs, reason_of
     assert result["status"] == "failed"
     assert reason_of in why(result)
     if tail:
-        assert f"told to die {tail}" in result["log_tail"]
+        assert f"injected fault: die {tail}" in result["log_tail"]
     assert "memory" not in why(result), "nobody else's death is taken for a lack of memory"
     assert node.marked() == []
 

@@ -87,7 +87,7 @@ def test_failing_rank_ends_the_gang_at_once(drive, params, reason_of):
     assert node.state(1)["reasons"] == result["reasons"]
     assert node.marked() == []
     if "die_code" in params:
-        assert "told to die at step 3" in result["log_tail"]
+        assert "injected fault: die at step 3" in result["log_tail"]
     if "nan_loss" in params:
         summaries = [p["summary"] for p in result["processes"] if p["summary"]]
         assert summaries[0]["loss_finite"] is False

@@ -249,7 +249,7 @@ def test_between_devices_a_lines_script_takes_the_ranks_place(tmp_path):
     words = ("--rank", "1", "--world", "2", "--listen-range", "20000-20009", "--controls", "gpu")
     argv = [PYTHON, str(AGENT), "allreduce", *words, "--root", str(tmp_path / "root")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
-    assert "has a script of controls for gpu" in json.loads(done.stdout)["error"]
+    assert "has a script of control measurements for gpu" in json.loads(done.stdout)["error"]
     python = tmp_path / "prefix/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nread -r line; printf "%s\\n" "$@" "$line"\n')
