@@ -1214,7 +1214,11 @@ order by reference_id asc, cluster asc, case_id asc;
 -- Losses of the newest nightly median of a series (tonight), of the newest one before it that trained
 -- as before (good), and of other lines that did the same work in the same run (line). A loss is the
 -- mean over the trainers of the first good repeat: the first step, then the steps of the window.
-with own as (
+with free as (
+    select '{framework,compiler,execution,layout,tuning,threads,cpus,memory_mb}'::text[] as names
+),
+
+own as (
     select
         series_key,
         axes
@@ -1236,10 +1240,14 @@ night as (
         and m.run_kind = 'nightly'
         and not m.is_private_build
         and m.losses is not null
-    order by m.run_at desc, m.run_key desc
 ),
 
-tonight as (select * from night limit 1),
+tonight as (
+    select *
+    from night
+    order by run_at desc, run_key desc
+    limit 1
+),
 
 shown as (
     select
@@ -1266,6 +1274,7 @@ shown as (
         from night as n
         inner join tonight as t on n.run_at < t.run_at
         where n.training is distinct from 'changed'
+        order by n.run_at desc, n.run_key desc
         limit 1
     )
     union all
@@ -1281,12 +1290,68 @@ shown as (
     from tonight as t
     inner join raw.measurement as m on t.run_key = m.run_key and t.run_at = m.run_at
     inner join staging.series as s on m.series_key = s.series_key
+    cross join free as f
     inner join own as o
         on
             m.series_key <> o.series_key
-            and s.axes - '{framework,compiler,execution,layout,tuning,threads,cpus,memory_mb}'::text[]
-            = o.axes - '{framework,compiler,execution,layout,tuning,threads,cpus,memory_mb}'::text[]
+            and s.axes - f.names = o.axes - f.names
     where m.is_good and m.losses is not null
+),
+
+first_repeat as (
+    select
+        n.run_key,
+        n.series_key,
+        n.run_at,
+        n.generation,
+        min(p.repeat) as repeat
+    from shown as n
+    inner join raw.repeat as p
+        on
+            n.run_key = p.run_key
+            and n.series_key = p.series_key
+            and n.run_at = p.run_at
+            and n.generation = p.generation
+    where p.status = 'ok' and p.quarantine_reasons is null
+    group by n.run_key, n.series_key, n.run_at, n.generation
+),
+
+step as (
+    select
+        k.run_key,
+        k.series_key,
+        l.place,
+        nullif(avg(l.loss), 'NaN') as loss,
+        min(
+            (
+                select count(*)
+                from unnest(k.step_end_s) as ended (at)
+                where ended.at <= k.window_open_s
+            )
+        ) as warmup
+    from first_repeat as f
+    inner join raw.repeat_rank as k
+        on
+            f.run_key = k.run_key
+            and f.series_key = k.series_key
+            and f.run_at = k.run_at
+            and f.generation = k.generation
+            and f.repeat = k.repeat
+    cross join
+        lateral unnest(array_prepend(k.loss_first, k.loss_window))
+        with ordinality as l (loss, place)
+    where k.loss_window <> '{}' and l.place <= :max_steps
+    group by k.run_key, k.series_key, l.place
+),
+
+curve as (
+    select
+        run_key,
+        series_key,
+        min(warmup) as warmup,
+        array_agg(loss order by place) as losses
+    from step
+    group by run_key, series_key
 )
 
 select
@@ -1303,45 +1368,5 @@ select
 from shown as n
 inner join raw.run as r on n.run_key = r.run_key
 inner join staging.series as s on n.series_key = s.series_key
-cross join lateral (
-    select
-        min(e.warmup) as warmup,
-        array_agg(e.loss order by e.place) as losses
-    from (
-        select
-            l.place,
-            nullif(avg(l.loss), 'NaN') as loss,
-            min(
-                (
-                    select count(*)
-                    from unnest(k.step_end_s) as ended (at)
-                    where ended.at <= k.window_open_s
-                )
-            ) as warmup
-        from raw.repeat_rank as k
-        cross join
-            lateral unnest(array_prepend(k.loss_first, k.loss_window))
-            with ordinality as l (loss, place)
-        where
-            k.run_key = n.run_key
-            and k.series_key = n.series_key
-            and k.run_at = n.run_at
-            and k.generation = n.generation
-            and k.loss_window <> '{}'
-            and l.place <= :max_steps
-            and k.repeat = (
-                select min(p.repeat)
-                from raw.repeat as p
-                where
-                    p.run_key = n.run_key
-                    and p.series_key = n.series_key
-                    and p.run_at = n.run_at
-                    and p.generation = n.generation
-                    and p.status = 'ok'
-                    and p.quarantine_reasons is null
-            )
-        group by l.place
-    ) as e
-) as c
-where c.losses is not null
+inner join curve as c on n.run_key = c.run_key and n.series_key = c.series_key
 order by array_position('{line,good,tonight}'::text[], n.role) desc, s.framework asc;

@@ -12,7 +12,8 @@ where
     and a.state in ('open', 'acknowledged');
 
 comment on view staging.changed_training is
-'Series that train otherwise than before; their nights since then are no result until a user accepts';
+'Series that train otherwise than before. Their nights since then are no result until a user '
+'accepts';
 comment on column staging.changed_training.since is 'Start of the run that opened the alert';
 comment on column staging.changed_training.alert_id is 'The alert about training';
 comment on column staging.changed_training.series_key is 'The series';

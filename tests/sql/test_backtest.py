@@ -110,7 +110,7 @@ def test_what_nobody_labelled_is_counted_as_that(
     found = asked()
     assert found["proposed"] is None
     assert (found["current"]["unlabelled"], found["current"]["precision"]) == (1, None)
-    assert "Nobody has labelled an alert" in invoke("grade", "--policy", "current")
+    assert "No alert of these series has a label" in invoke("grade", "--policy", "current")
 
 
 def test_series_suites_and_dates_are_chosen(reading: None, stored: None) -> None:

@@ -157,7 +157,7 @@ def test_steps_that_were_dropped_say_so(
     assert loader.runs.drop_old_details(1) != []
     found = app.get(f"/api/runs/{runs[0]}/{CASE}/repeats/0/1/steps").json()
     assert found["items"] == []
-    assert "have been dropped" in found["sentence"]
+    assert "have been removed" in found["sentence"]
     assert app.get(f"/api/runs/{runs[0]}/{CASE}/repeats/0/9/steps").status_code == 404
 
 

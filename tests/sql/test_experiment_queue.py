@@ -166,7 +166,7 @@ def test_one_runs_on_a_cluster_and_ends_once(desk: Desk, queue: ExperimentReposi
     assert queue.spent() == {("local", "ada"): 100.0, ("other", "bob"): 0.0}
 
 
-SAME = {"verdict": "same"}
+SAME = {"verdict": "same", "cases": []}
 PROFILE = {"id": "profile-1", "cases": []}
 
 
@@ -584,7 +584,7 @@ def test_the_answer_is_a_table_a_document_and_a_test(
     assert state["links"]["page"].endswith(f"/plugin/benchmarks/experiments/{state['name']}")
     text = app.get(f"{one}/comment.md")
     assert text.headers["content-type"] == "text/markdown; charset=utf-8"
-    assert "**slower** | 0.9000 | 0.8800 to 0.9200 | 5" in text.text
+    assert "**slower** | - | 0.9000 | 0.8800 to 0.9200 | 5" in text.text
     assert app.get(f"{one}/result.json").json() == document
     assert 'failures="1"' in app.get(f"{one}/junit.xml").text
 

@@ -105,7 +105,7 @@ def test_cases_that_fail_because_of_a_node_count_too(connection, run):
     assert (states["n2"].faults, states["n1"].faults) == (2, 0)
     states = record_run(connection, run(1, c="n2"), "lab")
     assert states["n2"].quarantined
-    assert "the last of c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
+    assert "the last one in c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
 
 
 def test_a_case_that_is_measured_ends_the_row(connection, run):

@@ -393,11 +393,6 @@ def save_result(folder: RunSpool, document: Mapping[str, Any]) -> None:
     write_json(folder.folder / "result.json", document)
 
 
-def withdraw_result(folder: RunSpool) -> None:
-    """Remove the result of a comparison that was stopped, because it is resumed."""
-    (folder.folder / "result.json").unlink(missing_ok=True)
-
-
 def saved_result(folder: RunSpool) -> Document | None:
     """Return the stored result; None while there is none."""
     return read_json(folder.folder / "result.json")

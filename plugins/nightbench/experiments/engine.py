@@ -39,7 +39,6 @@ from nightbench.experiments.comparison import (
     save_result,
     saved_result,
     store_comparison,
-    withdraw_result,
 )
 from nightbench.experiments.experiment_spool import (
     Document,
@@ -162,7 +161,7 @@ async def run_comparison(
         return known
     store_comparison(plan, spool, request, requested_by)
     withdraw_cancel(folder)
-    withdraw_result(folder)
+    (folder.folder / "result.json").unlink(missing_ok=True)  # of a comparison that is resumed
     measurement = _Measurement(plan, folder, context, observer, after_launch)
     observer.comparison_begins(plan, folder)
     stopped = None
