@@ -22,7 +22,7 @@ NIGHTS, SIXTH = 6, 5
 def alert_id(live: Live) -> int:
     """Six nights through the scheduler; in the sixth all losses are a tenth larger."""
     for night in range(NIGHTS):
-        env = "{FAKE_LOSS_FACTOR: 1.1}" if night >= SIXTH else "{}"
+        env = '{FAKE_LOSS_FACTOR: "1.1"}' if night >= SIXTH else "{}"
         write_suite(live.place / "dags", "trains", {"devices": "[1x1]", "repeats": 1, "env": env})
         dag_run = live.trigger("trains", run_kind="nightly")
         assert live.ended(dag_run, wait_s=1200) == "success"
@@ -46,7 +46,7 @@ def test_the_change_is_confirmed_and_the_page_plots_both_nights(
     said = page.get_by_text(
         re.compile("^Training changed: sleep on fake, first loss .* throughput")
     )
-    expect(said).to_be_visible(timeout=60_000)
+    expect(said.first).to_be_visible(timeout=60_000)
     shoot(page, "training-alert")
     page.goto(address(live, f"/plugin/benchmarks/series?case={CASE}&cluster=local"))
     plot = page.get_by_role("group", name=re.compile(f"^Losses of {CASE}: 21 steps of 2 curves"))

@@ -376,7 +376,9 @@ def _training(case: ComparedCase, launches: Sequence[Launch]) -> Document:
     found = compare_training(a, b, traits, warmup=warmup, is_one_build=len(builds) == 1)
     return {
         "training": to_document(found),
-        "losses": {"a": [each.figures for each in a], "b": [each.figures for each in b]},
+        "losses": to_document(
+            {"a": [each.figures for each in a], "b": [each.figures for each in b]}
+        ),
     }
 
 
