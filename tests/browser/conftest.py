@@ -22,7 +22,7 @@ from nightbench.local import deployment
 @pytest.fixture(scope="session")
 def live() -> Iterator[Live]:
     dies = {"devices": "[1x1]", "repeats": 1, "env": '{FAKE_DIE_AT_STEP: "3"}'}
-    trains = {"devices": "[1x1]", "repeats": 1}
+    trains = {"devices": "[2x1]", "repeats": 1}
     with live_airflow({"good": {"repeats": 2}, "dies": dies, "trains": trains}) as running:
         yield running
 

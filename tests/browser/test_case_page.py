@@ -63,7 +63,9 @@ def test_a_case_that_failed_shows_its_log_and_what_changed(
 
 def test_a_viewer_cannot_have_it_measured_again(page: Page, live: Live, dag_run: str) -> None:
     page.goto(case_page(live, live.run_of(dag_run).run_id))
-    expect(page.get_by_text("Whoever may trigger the DAG")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Users with permission to trigger the DAG")).to_be_visible(
+        timeout=60_000
+    )
     expect(page.get_by_role("button", name="Measure again…")).to_have_count(0)
     # What the button would send.
     answer = page.request.post(

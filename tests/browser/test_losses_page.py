@@ -16,6 +16,7 @@ from nightbench.warehouse import Warehouse, connect
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(3000)]
 
 NIGHTS, SIXTH = 6, 5
+TRAINS = CASE.replace("1x1", "2x1")  # the alert of other tests is about the other
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def alert_id(live: Live) -> int:
     """Six nights through the scheduler; in the sixth all losses are a tenth larger."""
     for night in range(NIGHTS):
         env = '{FAKE_LOSS_FACTOR: "1.1"}' if night >= SIXTH else "{}"
-        write_suite(live.place / "dags", "trains", {"devices": "[1x1]", "repeats": 1, "env": env})
+        write_suite(live.place / "dags", "trains", {"devices": "[2x1]", "repeats": 1, "env": env})
         dag_run = live.trigger("trains", run_kind="nightly")
         assert live.ended(dag_run, wait_s=1200) == "success"
         live.judged(live.run_of(dag_run).run_id)
@@ -48,8 +49,8 @@ def test_the_change_is_confirmed_and_the_page_plots_both_nights(
     )
     expect(said.first).to_be_visible(timeout=60_000)
     shoot(page, "training-alert")
-    page.goto(address(live, f"/plugin/benchmarks/series?case={CASE}&cluster=local"))
-    plot = page.get_by_role("group", name=re.compile(f"^Losses of {CASE}: 21 steps of 2 curves"))
+    page.goto(address(live, f"/plugin/benchmarks/series?case={TRAINS}&cluster=local"))
+    plot = page.get_by_role("group", name=re.compile(f"^Losses of {TRAINS}: 21 steps of 2 curves"))
     expect(plot.locator("canvas")).to_be_visible(timeout=60_000)
     plot.focus()
     page.keyboard.press("Home")

@@ -6,17 +6,16 @@ SHARES = 6
 LONGEST_S = 600
 
 SECONDS = {
-    "test_aarch64.py": 240,
-    "test_airflow_chaos.py": 300,
-    "test_airflow_faults.py": 400,
+    "test_aarch64.py": 90,
+    "test_airflow_chaos.py": 210,
+    "test_airflow_faults.py": 340,
     "test_hosts.py": 27,
     "test_network.py": 400,
     "test_reference_nights.py": 300,
-    "test_shared.py": 190,
+    "test_shared.py": 100,
 }
-"""File -> seconds on two cores. That of hosts was measured on an idle machine; those of network and
-shared below a load of 20 to 30, and are less; the others are estimates. `--durations` of a share
-corrects them."""
+"""File -> seconds on two cores. Those of network were measured at a load of 20 to 30, and are less;
+those of reference_nights are an estimate. `--durations` of a share corrects them."""
 
 ELSEWHERE = {
     "test_celery.py": "Redis and an S3 server",

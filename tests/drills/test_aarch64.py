@@ -150,7 +150,7 @@ async def test_nodes_of_both_architectures(lab: Lab, shipment: Shipment) -> None
     arm_host(lab, "n1")
     lab.host("n2")
     job = make_job(lab, shipment)
-    with pytest.raises(MachinesDiffer, match=r"n2.*it is x86_64, and n1 is aarch64"):
+    with pytest.raises(MachinesDiffer, match=r"n2.*found x86_64, but n1 is aarch64"):
         await prepare(job, lab.targets(), shipment)
     for host in lab.hosts.values():
         assert not (host.home / "bench/.nightbench-node").exists()
