@@ -196,7 +196,8 @@ class Nights:
             context = ExperimentContext(
                 suite, self.cluster, self._catalog, targets=targets, shipment=self._shipment
             )
-            asyncio.run(measure_pairs(plan, self.spool, context, ComparisonReporter(print)))
+            reporter = ComparisonReporter(print)
+            asyncio.run(measure_pairs(plan, self.spool, context, reporter, self._connect))
         mark_ended(folder)
         ingest_run(self.spool, run_id, self._connect)
         ends = zip(plan.jobs, results, strict=True)

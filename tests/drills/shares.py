@@ -11,11 +11,10 @@ SECONDS = {
     "test_airflow_faults.py": 340,
     "test_hosts.py": 27,
     "test_network.py": 400,
-    "test_reference_nights.py": 300,
     "test_shared.py": 100,
 }
-"""File -> seconds on two cores. Those of network were measured at a load of 20 to 30, and are less;
-those of reference_nights are an estimate. `--durations` of a share corrects them."""
+"""File -> seconds on two cores. Those of network were measured at a load of 20 to 30, and are less:
+`--durations` of a share corrects them."""
 
 ELSEWHERE = {
     "test_celery.py": "Redis and an S3 server",
@@ -26,6 +25,7 @@ ELSEWHERE = {
     "test_kubernetes_airflow.py": "Kubernetes",
     "test_kubernetes_faults.py": "Kubernetes",
     "test_night.py": "sixteen minutes",
+    "test_reference_nights.py": "a machine without other work",
     "test_slurm.py": "Slurm",
 }
 """File -> what it needs that a share does not have; `make drills` runs it."""
