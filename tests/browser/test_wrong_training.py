@@ -1,4 +1,7 @@
-"""A line that trains differently from its sixth night on: alert, confirmation, and pages."""
+"""A line that trains differently from its sixth night on: alert, confirmation, and pages.
+
+The file is the last one of this folder: the others count the alerts of the Airflow that all share.
+"""
 
 from __future__ import annotations
 
