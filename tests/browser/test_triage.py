@@ -62,7 +62,7 @@ def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, aler
     todo = admin.get_by_role("region", name="Actions")
     todo.get_by_role("button", name="Acknowledge").click()
     form = todo.get_by_role("form", name="Acknowledge")
-    form.get_by_label("Why").fill(HOSTILE)
+    form.get_by_label(re.compile("^Reason")).fill(HOSTILE)
     form.get_by_role("button", name="Acknowledge").click()
     history = admin.get_by_role("table", name="History of this alert")
     expect(history).to_contain_text("open → acknowledged")
