@@ -158,7 +158,7 @@ def store_bisect(
         UserError: the id belongs to another request.
     """
     document = to_document(request)
-    free = ("budget_s", "most_tests", "outside_hours", "left_out", "metric")
+    free = ("budget_s", "most_tests", "outside_hours", "left_out")
     identity = {key: value for key, value in document.items() if key not in free}
     names = {"suite": suite, "cluster": cluster}
     store_request(folder, ExperimentKind.BISECT, document, identity, requested_by, **names)

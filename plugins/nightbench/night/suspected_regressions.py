@@ -1,8 +1,8 @@
 """Suspected changes: their facts, and which of them a night has time to confirm.
 
 A drop of the throughput, or a change of training, is measured again before the message of its night
-is sent. Its builds are
-stored with the request (`request_confirmations`), so that a later measurement uses the same ones.
+is sent. Its builds are stored with the request (`request_confirmations`), so that a later
+measurement uses the same ones.
 What a night has time for goes to those that are expected to bring most for each second.
 """
 
