@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nodeside import versions as node_side
 
+from nightbench.config.experiment_requests import BisectRequest
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import judged
-from nightbench.experiments.bisect_request import between
+from nightbench.experiments.bisect_request import between, store_bisect
 from nightbench.experiments.version_search import VersionResult
 from nightbench.gang.installable_versions import versions_of
+from nightbench.spool import Spool
 
 
 def names(*files: str) -> list[dict[str, Any]]:
@@ -143,3 +146,12 @@ def test_a_source_that_is_away_is_told_and_hides_no_other(
     assert [file["name"] for file in told["files"]] == ["tiny_main-1.1-py3-none-any.whl"]
     assert len(told["problems"]) == 2
     assert "secret" not in json.dumps(told)
+
+
+def test_a_bisect_is_not_continued_for_another_metric(tmp_path: Path) -> None:
+    asked = BisectRequest("case", "demo", "local", "1", "2", ("1", "2"), "fake")
+    folder = Spool(tmp_path).comparison("bisect-1")
+    store_bisect(folder, asked, "ada", "demo", "local")
+    store_bisect(folder, replace(asked, budget_s=9.0), "ada", "demo", "local")
+    with pytest.raises(UserError, match="metric changed since it began"):
+        store_bisect(folder, replace(asked, metric="training"), "ada", "demo", "local")
