@@ -84,4 +84,5 @@ cross join lateral (
 ) as m;
 
 comment on view marts.latest_median is
-'One row per series: its newest good median, without nights whose training changed, until a user accepts it';
+'One row per series: its newest good median, without nights whose training changed until a user '
+'accepts the change';
