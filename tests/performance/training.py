@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.performance.training_changes import CONDITIONS, FAULTS, Change, Code
+from tests.performance.training_changes import CONDITIONS, FAULTS, UNLISTED, Change, Code
 
 from nightbench.core.losses import training_losses
 from nightbench.core.model import RankResult, TrainingKind
@@ -61,7 +61,7 @@ class NoEffect(Exception):
 def train(given: argparse.Namespace, workload: str, python: str, change: Change) -> Trained:
     """Train a workload in a changed copy of benchmarks/."""
     line, servers = given.line, given.servers
-    if servers and (change.trainer or change.ranks > 1):
+    if servers and change.trainer:
         raise NoEffect  # Other code trains with servers.
     ranks = 2 if servers else change.ranks
     with tempfile.TemporaryDirectory(prefix="nightbench-training-") as made:
@@ -221,9 +221,10 @@ class Table:
                 losses = self.row(f"{precision} {version}", Change(precision=precision), python)
                 seen += [(version, losses)] if losses else []
             print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
-        for name, change in FAULTS.items() if "faults" in given.rows else ():
-            if name in (given.only or FAULTS) and precision == "fp32":
-                self.row(name, change)
+        for rows, faults in (("faults", FAULTS), ("unlisted", UNLISTED)):
+            for name, change in faults.items() if rows in given.rows else ():
+                if name in (given.only or faults) and precision == "fp32":
+                    self.row(name, change)
 
 
 def main(words: list[str]) -> int:
@@ -235,9 +236,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
     parser.add_argument("--precisions", nargs="*", default=["fp32"])
     parser.add_argument("--batch-size", type=int, default=4)
-    parser.add_argument("--only", nargs="*", choices=FAULTS, help="these faults")
+    parser.add_argument("--only", nargs="*", choices={**FAULTS, **UNLISTED}, help="these faults")
     parser.add_argument("--servers", type=int, default=0, help="asynchronous ones, of 2 trainers")
-    rows = ("conditions", "versions", "faults")
+    rows = ("conditions", "versions", "faults", "unlisted")
     parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
     given = parser.parse_args(words)
     print(f"{given.line} {_version(given.line, given.python)}, batch size {given.batch_size}")
