@@ -52,6 +52,15 @@ class Trained:
     refusing: Mapping[str, str]
     """Checks that refuse the repeat."""
     has_dropout: bool
+    seconds: float
+    """Of the slowest rank after the window: the first batch again, and the counted step."""
+
+
+TIMED = {
+    "    again = trainer.step_again()\n": "again_s",
+    "        count_step(trainer, context)\n": "count_s",
+}
+"""Lines of rank.py."""
 
 
 class NoEffect(Exception):
@@ -89,6 +98,7 @@ def train(given: argparse.Namespace, workload: str, python: str, change: Change)
         _append(code / "workloads" / workload / "data.py", change.data, api)
         _append(trainer, change.trainer, api)
         _append(code / "base_trainer.py", change.base, api)
+        _time(code / "rank.py")
         job["protocol"] = {"warmup_steps": 2, "measured_steps": STEPS, "min_seconds": 0}
         folder = Path(made) / "run"
         folder.mkdir()
@@ -105,7 +115,8 @@ def train(given: argparse.Namespace, workload: str, python: str, change: Change)
         ]
         losses = training_losses(results)
         assert losses, f"{workload} recorded no losses"
-        return Trained(losses, refused(job, found), bool(params.get("dropout")))
+        seconds = max(sum(rank[name] for name in TIMED.values()) for rank in found)
+        return Trained(losses, refused(job, found), bool(params.get("dropout")), seconds)
 
 
 def _append(path: Path, code: Code, api: str) -> None:
@@ -114,6 +125,17 @@ def _append(path: Path, code: Code, api: str) -> None:
         raise NoEffect
     with path.open("a") as stream:
         stream.write(text or "")
+
+
+def _time(rank: Path) -> None:
+    """Let rank.py state how long the lines take that serve the comparison of losses alone."""
+    text = rank.read_text().replace('"rank.json"), rank)', '"rank.json"), {**rank, **TIMES})')
+    for line, name in TIMED.items():
+        indent = line[: len(line) - len(line.lstrip())]
+        assert text.count(line) == 1
+        ended = f"{indent}runtime.device_sync()\n{indent}TIMES[{name!r}] += time.monotonic()\n"
+        text = text.replace(line, f"{indent}TIMES[{name!r}] = -time.monotonic()\n{line}{ended}")
+    rank.write_text(text.replace("def main():\n", "TIMES = {}\n\n\ndef main():\n"))
 
 
 def _night(number: int, losses: Losses, version: str) -> TrainingNight:
@@ -207,6 +229,7 @@ class Table:
         plain = self.plain(Change(precision=precision))[0]
         traits = self.traits(plain, precision)
         values = [f"{plain.losses[f]:.9g}" if f in plain.losses else "-" for f in FIGURES]
+        values.append(f"{plain.seconds:.3f} s after the window")
         print(f"| {self.workload} | {precision} plain | {' | '.join(values)} |", flush=True)
         if "conditions" in given.rows:
             seen = [("1", plain.losses)]
