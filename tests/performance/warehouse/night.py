@@ -50,6 +50,7 @@ CHECKS_OF_REPEAT = 20
 CHECKS_OF_MEDIAN = 9
 LOSSES = {
     **{"first": (7.5, 7.5), "opening": (7.1, 7.1), "mean": (6.8, 6.8), "again": (5.2, 5.2)},
+    "long": (6.0, 6.0),
     **{"steps": (100, 100), "mean_of": (10, 10), "conditions": (1, 1)},
 }
 ROW_BY_ROW = 100
