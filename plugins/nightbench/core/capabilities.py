@@ -21,7 +21,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.model_memory import does_not_fit
-from nightbench.core.splits import not_split
+from nightbench.core.parallelism import parallelism_refusal
 from nightbench.core.variants import (
     Refusal,
     builds_of,
@@ -172,7 +172,7 @@ def _not_by_line(
             return refusal
     refusal = (
         _combined(case, framework, workload, cluster)
-        or not_split(case, workload)
+        or parallelism_refusal(case, workload)
         or _rounded_away(case, workload)
     )
     if refusal is not None:

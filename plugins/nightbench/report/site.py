@@ -16,7 +16,7 @@ from nightbench.config.source import read_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite
 from nightbench.core.model.alerts import CauseKind, ConfirmationResult
-from nightbench.core.own_files import PACKAGE
+from nightbench.core.package_files import PACKAGE
 from nightbench.core.sentences import CAUSE_LABELS
 from nightbench.report.run_report import templates
 from nightbench.report.site_folder import SiteFolder
