@@ -17,8 +17,8 @@ from nightbench.config.request_fields import schema_of
 from nightbench.core.errors import UserError
 from nightbench.core.printable import without_controls
 from nightbench.core.prometheus import CONTENT_TYPE
+from nightbench.warehouse.alert_actions import ACTIONS, Explained
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.actions import ACTIONS, Explained
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers

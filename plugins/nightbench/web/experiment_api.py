@@ -18,11 +18,11 @@ from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import LIVE, ExperimentKind, State
 from nightbench.core.sentences import kept_unless
+from nightbench.warehouse.alert_actions import Explained
 from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
-from nightbench.web.actions import Explained
 from nightbench.web.alert_api import json_response, sent
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
