@@ -408,6 +408,7 @@ create table raw.verdict (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
 create index verdict_by_series on raw.verdict (series_key, run_at desc);
+create index verdict_changed_training on raw.verdict (series_key, run_at) where training = 'changed';
 comment on table raw.verdict is 'Verdict of a run on a series, with the evidence in a sentence';
 comment on column raw.verdict.run_at is 'Start of the run; the month is the partition';
 comment on column raw.verdict.run_key is 'The run';
