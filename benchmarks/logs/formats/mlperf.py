@@ -38,10 +38,13 @@ def read(lines, options):
     unit = options.get("unit") or "samples/s"
     stats = _tracked(events, unit)
     if stats:
-        in_tokens = unit.startswith("token") or (length and _in_tokens(stats, batch, length))
-        if in_tokens and "unit" not in options:
+        made = _made(stats, batch)
+        in_tokens = unit.startswith("token") or (length and _in_tokens(made, batch, length))
+        # One a step of no batch, and less than one a second: Minigo's are epochs.
+        counts_steps = not batch and 0 < made < 2 and stats[0][1].get("throughput", 1) < 1
+        if "unit" not in options and (in_tokens or counts_steps):
             for _, fields, _, _ in stats:
-                fields.update({"unit": "tokens/s"} if "unit" in fields else {})
+                fields.update({"unit": "tokens/s" if in_tokens else ""} if "unit" in fields else {})
         work = batch and batch * (length or 0 if in_tokens else 1)
         began_ms = max((e["time_ms"] for _, e in events if e["key"] == "run_start"), default=None)
         _number(stats, _periods_of(stats, periods), batch, work, began_ms)
@@ -85,6 +88,12 @@ def _count(where, name):
     return int(value) if isinstance(value, (int, float)) else None
 
 
+def _seen(where):
+    """Samples that were seen, in the words of the benchmark or of JAX's trainer."""
+    seen = _count(where, "samples_count")
+    return _count(where, "train_samples_since_beginning") if seen is None else seen
+
+
 def _figures(value, unit):
     fields = {"others": {}}
     if "throughput" in value:
@@ -115,15 +124,19 @@ def _periods_of(stats, periods):
     }
 
 
-def _in_tokens(stats, batch, length):
-    """Whether throughputs make as many times too much of a step as an example has tokens."""
+def _made(stats, batch):
+    """How much throughputs make by the log's clock of what the lines count: examples or steps."""
     made = []
     for before, (_, fields, now_ms, place) in zip(stats, stats[1:]):
         examples = [now - then for then, now in zip(before[3], place) if None not in (then, now)]
         if examples and examples[-1] > 0 and "throughput" in fields:
             examples[-1] *= (batch or 0) if place[1] is None else 1
             made.append(fields["throughput"] * (now_ms - before[2]) / 1000.0 / (examples[-1] or 1))
-    ratio = statistics.median(made or [0])
+    return statistics.median(made or [0])
+
+
+def _in_tokens(ratio, batch, length):
+    """Whether throughputs make as many times too much of a step as an example has tokens."""
     of_samples = 0.5 < ratio * (batch or 1) / length < 3  # a step of these lines is a sample
     return 0.5 < ratio / length < 3 or (of_samples and not 0.5 < ratio < 3)
 
@@ -203,11 +216,14 @@ def _periods(events, batch, per_epoch, tokens):
         per_epoch: examples in an epoch.
         tokens: of an example, where all counts are of tokens; else None.
     """
-    found, opened, run = {"block": [], "epoch": []}, {}, 0
+    found, opened, run, evaluated = {"block": [], "epoch": []}, {}, 0, []
     for number, event in events:
         kind, _, what = event["key"].partition("_")
         run += event["key"] in _RUN
-        if kind in found and what == "start":
+        count = _count(event.get("metadata") or {}, "epoch_num") if kind == "eval" else None
+        if count is not None:
+            evaluated.append((event["time_ms"], count))
+        elif kind in found and what == "start":
             opened[kind] = (number, event)
         elif kind in found and what == "stop":
             begin, start = opened.pop(kind, (0, None))
@@ -218,7 +234,7 @@ def _periods(events, batch, per_epoch, tokens):
         sizes = [per_epoch / (tokens or 1) if per_epoch and tokens != 0 else None] * len(spans)
         ends = [None] * len(spans)
     else:
-        sizes, ends = _blocks(spans, batch, per_epoch, tokens)
+        sizes, ends = _blocks(spans, sorted(evaluated), batch, per_epoch, tokens)
     periods, total = [], 0
     for n, (own_run, begin, start, number, stop) in enumerate(spans):
         total = (0 if n and own_run != spans[n - 1][0] else total) + (sizes[n] or 0)
@@ -229,10 +245,13 @@ def _periods(events, batch, per_epoch, tokens):
     return periods
 
 
-def _blocks(spans, batch, per_epoch, tokens):
-    """Samples of each block, and up to the end of each, where that is stated; else None."""
+def _blocks(spans, evaluated, batch, per_epoch, tokens):
+    """Samples of each block, and up to the end of each, where that is stated; else None.
+
+    `evaluated` has the time and the count of each evaluation.
+    """
     where = [[(each or {}).get("metadata") or {} for each in (s[2], s[4])] for s in spans]
-    starts, stops = ([_count(each[n], "samples_count") for each in where] for n in (0, 1))
+    starts, stops = ([_seen(each[n]) for each in where] for n in (0, 1))
     if None not in stops:
         on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # in the run of the last
         goes_back = any(on[n] and stops[n] <= stops[n - 1] for n in range(1, len(stops)))
@@ -247,6 +266,12 @@ def _blocks(spans, batch, per_epoch, tokens):
     counts = [_count(dict(*each[:1], **each[1]), "epoch_count") for each in where]
     if tokens is not None:
         return [count and tokens and count / tokens for count in counts], [None] * len(counts)
+    begins_ms = [(start or stop)["time_ms"] for _, _, start, _, stop in spans]
+    ends = [next((n for at, n in evaluated if at > begin), None) for begin in begins_ms]
+    sizes = [then is not None and now and now - then for then, now in zip([0, *ends], ends)]
+    usual = statistics.median([size or 0 for size in sizes] or [0])
+    if batch and usual >= batch:  # of samples: BERT has no epochs
+        return [size if size and 0 < size < 2 * usual else None for size in sizes], ends
     # Some count samples in these; a batch of epochs is none.
     of_epochs = [
         count * per_epoch if count and per_epoch and count < (batch or 0) else None

@@ -446,6 +446,34 @@ def mlperf_blocks(run: Training) -> Lines:
         clock += 30 if run.evaluated(n) else 0
 
 
+def mlperf_evaluations(run: Training) -> Lines:
+    """Blocks that name steps or no number epochs; the evaluations behind them count samples."""
+    yield from _mlperf_head(run, train_samples=10**9)
+    clock, evaluations = 0.0, []
+    for n, (since, step) in enumerate(run.lines()):
+        of_steps = {"first_epoch_num": since, "epoch_count": step - since}
+        where = of_steps if run.evaluates else {"first_epoch_num": n, "epoch_count": 1}
+        yield event("block_start", n, clock, **where), -1
+        clock += run.seconds(since, step)
+        yield event("block_stop", n, clock, first_epoch_num=since), since
+        evaluations.append(event("eval_accuracy", 0.5, clock, epoch_num=step * run.batch))
+        yield "" if run.evaluates else evaluations[-1], -1
+        clock += 3
+    yield "".join(evaluations if run.evaluates else []), -1
+    yield event("eval_samples", 10_000, clock), -1
+
+
+def mlperf_jax(run: Training) -> Lines:
+    """Blocks of one epoch each by their own words, with the samples seen since the beginning."""
+    yield from _mlperf_head(run, train_samples=10**9)
+    clock = 0.0
+    for since, step in run.lines():
+        for key, seen in (("block_start", since), ("block_stop", step)):
+            where = {"epoch_count": 1, "train_samples_since_beginning": seen * run.batch}
+            yield event(key, None, clock, **where), since if key == "block_stop" else -1
+            clock += run.seconds(since, step) if key == "block_start" else 0.2
+
+
 def mlperf_tokens(run: Training) -> Lines:
     """GPT-3: counts of tokens, in the names of samples and epochs."""
     said = {"submission_benchmark": "gpt3", "max_sequence_length": LENGTH}
@@ -518,6 +546,8 @@ TRAINERS = {
     "mlperf_steps": Trainer("mlperf", mlperf_steps),
     "mlperf_own_blocks": Trainer("mlperf", mlperf_own_blocks, resumes=False),
     "mlperf_blocks": Trainer("mlperf", mlperf_blocks, _examples),
+    "mlperf_evaluations": Trainer("mlperf", mlperf_evaluations, _examples, resumes=False),
+    "mlperf_jax": Trainer("mlperf", mlperf_jax, _examples, resumes=False),
     "mlperf_tokens": Trainer(
         "mlperf", mlperf_tokens, lambda run: run.batch * LENGTH, resumes=False
     ),

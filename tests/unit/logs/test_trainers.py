@@ -431,6 +431,17 @@ def test_figures_of_a_step_may_be_events_of_their_own():
         reading.read("mlperf", "".join(line * 2 for line in log.splitlines(keepends=True)))
 
 
+def test_one_for_each_epoch_is_no_speed_in_samples():
+    """Minigo states epochs a second, of no batch."""
+    log = "".join(
+        samples.mlperf_event("tracked_stats", {"throughput": 0.02 - n / 10_000}, n * 50_000, step=n)
+        for n in range(18, 40)
+    )
+    with pytest.raises(reading.LogError, match="give --unit"):
+        reading.read("mlperf", log)
+    assert reading.read("mlperf", log, {"unit": "epochs"}).unit == "epochs"
+
+
 def test_blocks_that_count_epochs():
     event = samples.mlperf_event
     log = event("global_batch_size", 16) + event("train_samples", 1600)
