@@ -474,6 +474,39 @@ def mlperf_jax(run: Training) -> Lines:
             clock += run.seconds(since, step) if key == "block_start" else 0.2
 
 
+def mlperf_evaluated_epochs(run: Training) -> Lines:
+    """Epochs that hold their evaluation; their speed without it is an event of its own."""
+    yield from _mlperf_head(run, train_samples=run.epoch * run.batch)
+    clock = 0.0
+    for epoch in range(2 + run.steps // run.epoch):
+        since, step = (n * run.epoch for n in (epoch, epoch + 1))
+        yield event("epoch_start", None, clock, epoch_num=epoch), -1
+        clock += run.seconds(since, step)
+        speed = run.epoch * run.batch / run.seconds(since, step)
+        yield event("throughput", speed, clock, epoch_num=epoch), -1
+        yield event("eval_start", None, clock, epoch_num=epoch), -1
+        clock += 30 if run.evaluates else 0
+        yield event("eval_stop", None, clock, epoch_num=epoch), -1
+        yield event("epoch_stop", None, clock, epoch_num=epoch), since
+
+
+def mlperf_parts_of_epochs(run: Training) -> Lines:
+    """Blocks of one epoch each by their own words, that begin at parts of epochs.
+
+    The evaluation of the block before runs beside the training.
+    """
+    parts = 20
+    yield from _mlperf_head(run, train_samples=run.every * run.batch * parts)
+    clock = 0.0
+    for n, (since, step) in enumerate(run.lines()):
+        yield event("block_start", None, clock, first_epoch_num=1 + n / parts, epoch_count=1), -1
+        yield event("eval_start", None, clock + 0.002, epoch_num=1 + n / parts), -1
+        lasted = run.seconds(since, step)
+        yield event("eval_stop", None, clock + lasted / 2, epoch_num=1 + n / parts), -1
+        clock += lasted
+        yield event("block_stop", None, clock, first_epoch_num=1 + n / parts), since
+
+
 def mlperf_tokens(run: Training) -> Lines:
     """GPT-3: counts of tokens, in the names of samples and epochs."""
     said = {"submission_benchmark": "gpt3", "max_sequence_length": LENGTH}
@@ -548,6 +581,8 @@ TRAINERS = {
     "mlperf_blocks": Trainer("mlperf", mlperf_blocks, _examples),
     "mlperf_evaluations": Trainer("mlperf", mlperf_evaluations, _examples, resumes=False),
     "mlperf_jax": Trainer("mlperf", mlperf_jax, _examples, resumes=False),
+    "mlperf_evaluated_epochs": Trainer("mlperf", mlperf_evaluated_epochs, _examples, resumes=False),
+    "mlperf_parts_of_epochs": Trainer("mlperf", mlperf_parts_of_epochs, _examples, resumes=False),
     "mlperf_tokens": Trainer(
         "mlperf", mlperf_tokens, lambda run: run.batch * LENGTH, resumes=False
     ),
