@@ -75,4 +75,4 @@ def history(loader: Warehouse, given: Given, cases: tuple[Case, ...], nights: in
             )
             for each in cases
         ]
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))

@@ -57,7 +57,7 @@ def stored(loader: Warehouse, given: Given) -> None:
                     unit="samples",
                 )
             )
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
 
 
 def label(

@@ -71,7 +71,7 @@ def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
                     unit="samples",
                 )
             )
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
     return run
 
 

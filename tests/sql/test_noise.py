@@ -14,7 +14,7 @@ from tests.sql.nights import NIGHTS, STEADY, Inbox
 from tests.sql.spooled import DIGEST, FAKE, plan
 
 from nightbench.alerts.notes import noise_notes
-from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, Run, VerdictKind
+from nightbench.core.model import CaseStatus, CaseToLoad, Reason, ReasonCode, Run, VerdictKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -27,7 +27,7 @@ WILD = 0.25
 BROKE = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 
 
-def came(given: Given, run: Run, level: float) -> CaseBundle:
+def came(given: Given, run: Run, level: float) -> CaseToLoad:
     """Three repeats that agree."""
     return given.came_back(
         run,
@@ -46,7 +46,7 @@ def before(loader: Warehouse, given: Given, sigma: float) -> None:
     for night in range(NIGHTS):
         run = given.run(night, suite="seeded")
         level = 100.0 * float(np.exp(rng.normal(0, sigma)))
-        loader.runs.load(given.bundle(run, came(given, run, level)))
+        loader.runs.load(given.batch(run, came(given, run, level)))
 
 
 class Nights:
@@ -71,7 +71,7 @@ class Nights:
             case = replace(
                 case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
-        self._loader.runs.load(self._given.bundle(run, case))
+        self._loader.runs.load(self._given.batch(run, case))
         return self.again()
 
     def again(self) -> JudgeResult:

@@ -63,7 +63,7 @@ class Lab:
                 self._came(run, case, night + ahead.get(case, 0), fall, noise)
                 for case in (*ON_N1, *ON_N2)
             ]
-            self._loader.runs.load(self._given.bundle(run, *came))
+            self._loader.runs.load(self._given.batch(run, *came))
         store_plan(plan(run, [*ON_N1, *ON_N2], [self._inbox.url]), self._spool)
         return run.run_id
 
@@ -119,7 +119,7 @@ class Lab:
                 near = tuple(level * x for x in (0.998, 1.0, 1.002))
                 came.append(self._given.came_back(run, case, near, nodes=nodes, **changed))
             known = {f"fp-n{n}": {"schema": FINGERPRINT, "node": f"n{n}"} for n in range(1, 5)}
-            self._loader.runs.load(replace(self._given.bundle(run, *came), fingerprints=known))
+            self._loader.runs.load(replace(self._given.batch(run, *came), fingerprints=known))
         store_plan(plan(run, [case for case, _, _ in cases]), self._spool)
         return run.run_id
 

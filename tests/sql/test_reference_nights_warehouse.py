@@ -47,7 +47,7 @@ class Lab:
         came = self._given.came_back(
             run, CASE, near, build=FAKE, definition_digest=DIGEST, fingerprint_id="", unit="samples"
         )
-        bundle = self._given.bundle(run, came)
+        batch = self._given.batch(run, came)
         # The new reference is a quarter faster than the old one.
         pairs = tuple(
             MeasuredPair(
@@ -58,8 +58,8 @@ class Lab:
             )
             for reference in references
         )
-        assert self._loader.runs.load(replace(bundle, pairs=pairs))
-        assert not self._loader.runs.load(replace(bundle, pairs=pairs))
+        assert self._loader.runs.load(replace(batch, pairs=pairs))
+        assert not self._loader.runs.load(replace(batch, pairs=pairs))
         control = Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (level / 10,))
         self._loader.nodes.store_preflight("local", run.run_id, [], [control], run.started_at)
         store_plan(plan(run, [CASE]), self._spool)
