@@ -91,7 +91,7 @@ def measuring(live: Live, name: str) -> list[int]:
     """The process that measures an experiment now: the kernel lists who has its lock."""
     locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     of = {words[5].rpartition(":")[2]: int(words[4]) for words in map(str.split, locks)}
-    files = [Path(folder.folder.path) / "steering.lock" for folder in folders(live, name)]
+    files = [Path(folder.folder.path) / "control.lock" for folder in folders(live, name)]
     found = {of.get(str(file.stat().st_ino)) for file in files if file.exists()}
     return [pid for pid in found if pid]
 
