@@ -43,7 +43,7 @@ class Lab:
         """Load a night whose build and machine are so fast; the second reference is the bridge."""
         run = self._given.run(number, suite="paired", run_kind=kind)
         level = 100 * machine * math.exp(self._rng.gauss(0, 0.03))
-        bundle = self._given.batch(run, near(self._given, run, CASE, level * build))
+        batch = self._given.batch(run, near(self._given, run, CASE, level * build))
         # The new reference is a quarter faster than the old one.
         pairs = tuple(
             MeasuredPair(
