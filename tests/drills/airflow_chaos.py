@@ -53,12 +53,12 @@ class Chaos:
     Args:
         live: the system.
         rng: decides whom and when.
-        run: the run that is under way; its agents and ranks are victims too.
+        of: begins the ids of what is measured; its agents and ranks are victims too.
     """
 
     live: Live
     rng: random.Random
-    run: RunSpool
+    of: str
     told: list[str] = field(default_factory=list)
 
     def strike(self) -> str:
@@ -98,7 +98,7 @@ class Chaos:
         return [self.rng.choice(tasks)] if tasks else []
 
     def _of_node(self, mark: bytes) -> list[int]:
-        found = [p for p, m in marks(self.run.run_id).items() if m.startswith(mark.decode())]
+        found = [p for p, m in marks(self.of).items() if m.startswith(mark.decode())]
         return [self.rng.choice(sorted(found))] if found else []
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from tests.integration.openssh import end, free_port, openssh_nodes
@@ -123,6 +124,12 @@ class SlurmCluster:
         """Number and state of all jobs that Slurm still shows, in their order."""
         lines = self.run("squeue", "--noheader", "--states=all", "--format=%A|%T").splitlines()
         return sorted((int(a), b.strip()) for a, b in (line.split("|") for line in lines))
+
+    def has_stored(self, job_id: str) -> bool:
+        """Whether slurmctld has written the state of jobs since one of them began."""
+        words = ("squeue", "--noheader", f"--name=nightbench/{job_id}", "--format=%S")
+        began = datetime.fromisoformat(self.run(*words).strip()).timestamp()
+        return (self.folder / "state" / "job_state").stat().st_mtime >= began + 1
 
     def nodes(self, *names: str) -> tuple[Node, ...]:
         """Slurm's nodes as nodes of a cluster; their data goes over loopback."""

@@ -49,7 +49,7 @@ def test_whatever_is_killed_every_repeat_is_accounted_for_once(live: Live) -> No
     dag_run = live.trigger("chaos")
     run = live.run_of(dag_run)
     live.until(lambda: marks(run.run_id), "the first agent")
-    chaos = Chaos(live, rng, run)
+    chaos = Chaos(live, rng, run.run_id)
     kept: dict[str, bytes] = {}
 
     for _ in range(KILLS):

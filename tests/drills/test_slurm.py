@@ -121,6 +121,8 @@ async def test_a_daemon_dies_in_the_middle(
     store, events = make_store(tmp_path), []
     running = asyncio.create_task(measured(slurm, shipment, job, store, events))
     await eventually(in_phase(store, "window", repeat=1))
+    # slurmctld stores the state of jobs every five seconds; killed before, it has lost this one.
+    await eventually(lambda: slurm.has_stored(job.job_id))
     slurm.kill(daemon)
     await eventually(lambda: store.repeat(1) is not None)
     await asyncio.sleep(5)

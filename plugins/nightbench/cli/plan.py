@@ -159,7 +159,7 @@ def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
-    past = common.past(cluster.name)
+    past = common.known_case_histories(cluster.name)
     night = plan_night(suite, cluster, chosen.catalog, past, _begin_of(suite, cluster, at, place))
     nodes = {
         case.case_id: [node.name for node in nodes_of(case, suite, cluster, chosen.catalog)]
@@ -195,7 +195,7 @@ def _show(
     nodes: Mapping[str, list[str]],
     place: tzinfo,
 ) -> None:
-    from nightbench.night.night_pairs import beside
+    from nightbench.night.reference_plan import pair_text
 
     def minute(at: datetime) -> str:
         return f"{at.astimezone(place):%Y-%m-%d %H:%M}"
@@ -219,7 +219,7 @@ def _show(
     _say_by_reason("left out", {name: sentence(why) for name, why in night.left_out.items()})
     chosen = [pair for pair in night.pairs if pair.left_out is None]
     for pair in chosen:
-        say(f"reference: {beside(pair)}, {duration(pair.seconds)}")
+        say(f"reference: {pair_text(pair)}, {duration(pair.seconds)}")
     for pair in night.pairs:
         if pair.left_out is not None:
             say(f"not measured next to its reference: {pair.case_id}: {sentence(pair.left_out)}")

@@ -89,11 +89,11 @@ def loss_curve(trainers: Sequence[RankResult]) -> tuple[float, ...]:
 
 def losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:
     """Return the lowest and highest of each value that all repeats have; None without one."""
-    told = [repeat.losses for repeat in counted if repeat.losses]
-    if not told or len(told) < len(counted):
+    stated = [repeat.losses for repeat in counted if repeat.losses]
+    if not stated or len(stated) < len(counted):
         return None
-    names = set.intersection(*(set(each) for each in told))
+    names = set.intersection(*(set(each) for each in stated))
     return {
-        name: (min(each[name] for each in told), max(each[name] for each in told))
+        name: (min(each[name] for each in stated), max(each[name] for each in stated))
         for name in sorted(names)
     }
