@@ -180,7 +180,7 @@ cross join
     ) as m
 inner join staging.build as b on m.build_key = b.build_key;
 
--- name: night_pairs(cluster, case_ids, run_id, before)
+-- name: reference_nights(cluster, case_ids, run_id, before)
 -- Nights of some series beside reference builds, the newest first: those of nightly runs of a year,
 -- and of the run itself. Of each run the reference first, and then the one before.
 select

@@ -126,7 +126,7 @@ def test_timed_out_by_airflow_the_gang_is_ended(live: Live, running: tuple[str, 
         lambda: any(t["state"] != "deferred" for t in live.tasks(dag_run, "measure")),
         "Airflow to see the time-out",
     )
-    # An automatic retry may have taken it up: whatever steers it, nothing is launched twice.
+    # An automatic retry may have taken it up: whatever controls it, nothing is launched twice.
     live.api.fail_run("on_demand", dag_run)
     live.until(lambda: not marks(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
     assert set(live.launches(run.run_id).values()) == {1}

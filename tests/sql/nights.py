@@ -62,4 +62,4 @@ def history(loader: Warehouse, given: Given, cases: tuple[Case, ...], nights: in
         wobble = 1 + 0.002 * (night % 3 - 1)
         levels = MOVED if night >= nights - 3 else {}
         came = [near(given, run, each, wobble * levels.get(each.case_id, 100.0)) for each in cases]
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))

@@ -26,7 +26,7 @@ def ids(loader: Warehouse, connection: Connection, reader: Warehouse, given: Giv
     """Four alerts: three of one cause, the second of them the worst, and one of none."""
     run = given.run()
     cases = [given.case(batch_size_per_device=2**k) for k in range(4)]
-    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    loader.runs.load(given.batch(run, *(given.came_back(run, case) for case in cases)))
     for case, value in zip(cases, (9.0, 7.0, 8.0, 9.0), strict=True):
         kind, change = VerdictKind.REGRESSED, value / 10 - 1
         loader.alerts.open(

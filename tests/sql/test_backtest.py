@@ -47,7 +47,7 @@ def stored(loader: Warehouse, given: Given) -> None:
             level = 90.0 if each is FALLS and night >= FELL else 100.0
             level *= 1 + rng.gauss(0, 0.005)
             came.append(near(given, run, each, level))
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
 
 
 def label(

@@ -48,7 +48,7 @@ class Lab:
             came = [
                 near(self._given, run, case, level, nodes=where) for case, where in nodes.items()
             ]
-            self._loader.runs.load(self._given.bundle(run, *came))
+            self._loader.runs.load(self._given.batch(run, *came))
             measured = [
                 Control(node, metric, "cpu", "python-3.11", "GB/s", (value * (1 + 0.001 * night),))
                 for (node, metric), value in controls(night).items()

@@ -60,7 +60,7 @@ def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
         for each in CASES:
             level = 100 * (1 + rng.gauss(0, 0.01))
             came.append(near(given, run, each, level))
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
     return run
 
 

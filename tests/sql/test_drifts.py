@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from nightbench.alerts.notes import QUIET
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseBundle, PlannedCase, Run, RunKind
+from nightbench.core.model import CaseToLoad, PlannedCase, Run, RunKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -57,11 +57,11 @@ class Nights:
             for each in runs[:-1]
             if (measurement := self._came(*each).measurement)
         )
-        self._loader.runs.load(self._given.bundle(run, self._came(*runs[-1])))
+        self._loader.runs.load(self._given.batch(run, self._came(*runs[-1])))
         store_plan(plan(run, [STEADY], [self.channel]), self._spool)
         return run.run_id
 
-    def _came(self, run: Run, figure: float, fingerprint: str) -> CaseBundle:
+    def _came(self, run: Run, figure: float, fingerprint: str) -> CaseToLoad:
         return near(self._given, run, STEADY, figure, fingerprint_id=fingerprint)
 
     def judge(self, run_id: str) -> JudgeResult:

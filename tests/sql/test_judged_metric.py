@@ -59,7 +59,7 @@ def past(connection: Connection, given: Given) -> None:
             model_flops_per_s=3e12 * wobble,
             mfu=0.4 * wobble,
         )
-        loader.runs.load(given.bundle(run, came))
+        loader.runs.load(given.batch(run, came))
 
 
 @pytest.mark.usefixtures("past")

@@ -33,7 +33,7 @@ def before(loader: Warehouse, given: Given, sigma: float) -> None:
     for night in range(NIGHTS):
         run = given.run(night, suite="seeded")
         level = 100.0 * float(np.exp(rng.normal(0, sigma)))
-        loader.runs.load(given.bundle(run, near(given, run, STEADY, level)))
+        loader.runs.load(given.batch(run, near(given, run, STEADY, level)))
 
 
 class Nights:
@@ -58,7 +58,7 @@ class Nights:
             case = replace(
                 case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
-        self._loader.runs.load(self._given.bundle(run, case))
+        self._loader.runs.load(self._given.batch(run, case))
         return self.again()
 
     def again(self) -> JudgeResult:

@@ -63,7 +63,7 @@ class Lab:
                 self._came(run, case, night + ahead.get(case, 0), fall, noise)
                 for case in (*ON_N1, *ON_N2)
             ]
-            self._loader.runs.load(self._given.bundle(run, *came))
+            self._loader.runs.load(self._given.batch(run, *came))
         store_plan(plan(run, [*ON_N1, *ON_N2], [self._inbox.url]), self._spool)
         return run.run_id
 
@@ -105,7 +105,7 @@ class Lab:
                     changed["framework_version"] = "2.1" if is_slow else "2.0"
                 came.append(near(self._given, run, case, level, nodes=nodes, **changed))
             known = {f"fp-n{n}": {"schema": FINGERPRINT, "node": f"n{n}"} for n in range(1, 5)}
-            self._loader.runs.load(replace(self._given.bundle(run, *came), fingerprints=known))
+            self._loader.runs.load(replace(self._given.batch(run, *came), fingerprints=known))
         store_plan(plan(run, [case for case, _, _ in cases]), self._spool)
         return run.run_id
 

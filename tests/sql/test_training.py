@@ -13,7 +13,7 @@ from tests.sql.spooled import STEPS, spooled
 from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.trained_alike import NIGHTS_COMPARED
+from nightbench.night.training_verdicts import NIGHTS_COMPARED
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
 

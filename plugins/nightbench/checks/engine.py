@@ -231,7 +231,7 @@ class Subjects:
     """Repeats that did not end well."""
 
 
-def hold(
+def run_checks(
     kind: str, checks: Sequence[Check], cases: Sequence[Subjects]
 ) -> list[tuple[CheckResult, ...]]:
     """Return the results of each case: of each check and repeat, by repeat and as in the table.

@@ -19,7 +19,7 @@ from nightbench.checks.engine import (
     at_least,
     at_most,
     equal_to,
-    hold,
+    run_checks,
 )
 from nightbench.core.model import CaseStatus, CheckResult, Measurement, Severity
 from nightbench.core.sentences import sentences
@@ -161,4 +161,4 @@ def check_measurements(
         )
         for context, measurement in pairs
     ]
-    return hold("measurement", MEASUREMENT_CHECKS, cases)
+    return run_checks("measurement", MEASUREMENT_CHECKS, cases)

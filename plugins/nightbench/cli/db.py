@@ -71,12 +71,12 @@ def backup(
     file: Annotated[Path, typer.Argument(help="The archive; an existing file is replaced.")],
 ) -> None:
     """Write an archive of this machine's warehouse; runs may continue."""
-    from nightbench.core.whole_files import replaced
+    from nightbench.core.atomic_files import replaced_file
     from nightbench.local import backup as archives
 
     stack = _running_stack()
-    with replaced(file) as beside:
-        archives.back_up(stack, beside)
+    with replaced_file(file) as new:
+        archives.back_up(stack, new)
     say(f"{file}: {file.stat().st_size / 1e6:,.1f} MB; restore it: nightbench db restore {file}")
 
 

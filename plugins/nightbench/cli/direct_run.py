@@ -78,7 +78,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
 def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
     """Measure cases next to their reference builds; report and leave out those that cannot be."""
     from nightbench.experiments.engine import experiment_context
-    from nightbench.experiments.measure_pairs import measure_pairs
+    from nightbench.experiments.reference_measuring import measure_references
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import case_runner
 
@@ -94,8 +94,8 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]
             until=plan.jobs[0].deadline if plan.jobs else None,
         )
         reporter = ComparisonReporter(say)
-        work = measure_pairs(plan, spool, context, reporter, common.open_warehouse)
-        with spool.run(plan.run.run_id).steered():
+        work = measure_references(plan, spool, context, reporter, common.open_warehouse)
+        with spool.run(plan.run.run_id).controlled():
             found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except UserError as error:
         warn(f"not measured next to a reference build: {error}")

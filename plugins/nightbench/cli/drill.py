@@ -150,7 +150,7 @@ def _measure(
     )
     judged: list[DrillNight] = []
     try:
-        with drill.folder.steered():
+        with drill.folder.controlled():
             for number in range(1, drill.nights + 1):
                 measure_night(
                     drill, number, targets, shipment, reporter.gang_event, reporter.refresh

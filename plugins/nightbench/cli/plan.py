@@ -195,7 +195,7 @@ def _show(
     nodes: Mapping[str, list[str]],
     place: tzinfo,
 ) -> None:
-    from nightbench.night.night_pairs import beside
+    from nightbench.night.reference_plan import pair_text
 
     def minute(at: datetime) -> str:
         return f"{at.astimezone(place):%Y-%m-%d %H:%M}"
@@ -219,7 +219,7 @@ def _show(
     _say_by_reason("left out", {name: sentence(why) for name, why in night.left_out.items()})
     chosen = [pair for pair in night.pairs if pair.left_out is None]
     for pair in chosen:
-        say(f"reference: {beside(pair)}, {duration(pair.seconds)}")
+        say(f"reference: {pair_text(pair)}, {duration(pair.seconds)}")
     for pair in night.pairs:
         if pair.left_out is not None:
             say(f"not measured next to its reference: {pair.case_id}: {sentence(pair.left_out)}")

@@ -21,7 +21,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.model_memory import does_not_fit
-from nightbench.core.splits import not_split
+from nightbench.core.parallelism import parallelism_refusal
 from nightbench.core.variants import (
     Refusal,
     builds_of,
@@ -29,6 +29,7 @@ from nightbench.core.variants import (
     machines_for,
     prefix_of,
     variant_of,
+    without_image,
 )
 
 FULL_LINK = Case.link_bandwidth
@@ -46,7 +47,7 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
-    if problem is not None:
+    if problem := problem or without_image(case.framework, cluster):
         return problem
     variant = variant_of(framework, cluster, suite.builds)
     if not isinstance(variant, Refusal) and not any(place is not None for place in without_lock):
@@ -172,7 +173,7 @@ def _not_by_line(
             return refusal
     refusal = (
         _combined(case, framework, workload, cluster)
-        or not_split(case, workload)
+        or parallelism_refusal(case, workload)
         or _rounded_away(case, workload)
     )
     if refusal is not None:

@@ -45,6 +45,7 @@ while signal.sigwait(seen) == signal.SIGCHLD:
 RULES = (
     ("", "pods", ("create", "delete", "list")),
     ("", "pods/exec", ("create", "get")),
+    ("", "events", ("list",)),
     ("", "resourcequotas", ("list",)),
 )
 """API group, resource, verbs: all that Nightbench asks for in the namespace.

@@ -120,7 +120,7 @@ class NightExamined:
     since: list[Change]
     """Changes since the first of them, compared with the level that began with it."""
     past: LevelEstimate
-    fall_odds: float
+    drop_odds: float
     rise_odds: float
     """Largest log odds of a drop and of an increase; `UNLIKELY` or more."""
 

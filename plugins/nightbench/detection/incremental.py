@@ -89,7 +89,7 @@ class IncrementalDetector:
         """Remember what the nights after an examined one are held against."""
         past = examined.past
         self._level = median(past.values[past.base :][-REFERENCE:])
-        self._odds = [examined.fall_odds, examined.rise_odds]
+        self._odds = [examined.drop_odds, examined.rise_odds]
         self._sums = [0.0, 0.0]
         self._calm = list(map(float, past.calm))
         for value in self._calm[max(past.base, len(self._calm) - TAIL) :]:

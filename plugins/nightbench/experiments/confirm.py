@@ -96,7 +96,7 @@ def runs_to_notify(connect: Connect) -> list[str]:
 
 def is_measured(spool: Spool, name: str) -> bool:
     """Return whether a living process measures a confirmation."""
-    return any(spool.comparison(name + suffix).is_steered() for suffix in ("", ELSEWHERE, MORE))
+    return any(spool.comparison(name + suffix).is_controlled() for suffix in ("", ELSEWHERE, MORE))
 
 
 def ended_as(found: Confirmation, **more: Document | str | bool | None) -> Ended:

@@ -55,7 +55,7 @@ def measure_cases(
         KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
     """
     work = _measure_all(jobs, run, targets, shipment, on_event, at_once)
-    with run.steered():
+    with run.controlled():
         return asyncio.run(run_interruptible(work, refresh))
 
 

@@ -26,7 +26,7 @@ _BY_REASON = {
     "NodeShutdown": ReasonCode.MACHINE_LOST,
     "Shutdown": ReasonCode.MACHINE_LOST,
     "Terminated": ReasonCode.MACHINE_LOST,
-    "DeletionByTaintManager": ReasonCode.MACHINE_LOST,
+    "DeletionByTaintManager": ReasonCode.POD_EVICTED,
     "DeletionByPodGC": ReasonCode.MACHINE_LOST,
 }
 

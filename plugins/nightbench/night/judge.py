@@ -33,7 +33,7 @@ from nightbench.detection.factors import NightRow, SharedChange
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
-from nightbench.night.paired_night import paired_cases
+from nightbench.night.reference_verdicts import paired_cases
 from nightbench.night.shared_verdicts import (
     CHANGES,
     SharedVerdicts,
@@ -42,7 +42,7 @@ from nightbench.night.shared_verdicts import (
     residual_parts,
 )
 from nightbench.night.suspected_regressions import confirm_suspects
-from nightbench.night.trained_alike import (
+from nightbench.night.training_verdicts import (
     TrainingVerdicts,
     follow_training,
     judge_trainings,

@@ -31,7 +31,7 @@ from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
 from nightbench.core.placement import held_by
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
-from nightbench.night.night_pairs import beside, plan_pairs
+from nightbench.night.reference_plan import pair_text, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool
 from nightbench.spool.documents import of_this_version
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
@@ -302,7 +302,7 @@ def _log_night(night: NightPlan) -> None:
             log.warning("unavailable: %s: %s", entry.case_id, entry.problem)
     for pair in night.pairs:
         if pair.left_out is None:
-            log.info("%s, about %s", beside(pair), duration(pair.seconds))
+            log.info("%s, about %s", pair_text(pair), duration(pair.seconds))
         else:
             why = sentence(pair.left_out)
             log.warning("not compared with its reference: %s: %s", pair.case_id, why)

@@ -18,7 +18,7 @@ from nightbench.config.control_plane import ControlPlane, control_plane, log_of
 from nightbench.config.project import validated
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 from nightbench.orchestration.airflow_versions import installed, lacking, refuse_too_old
 from nightbench.orchestration.connections import (
     BY_ROLE,
@@ -266,7 +266,7 @@ def _project() -> Iterator[Examined]:
 def _is_the_packages_own() -> bool:
     """Return whether a team's terminal is outside of a project: there is nothing to examine."""
     is_team = control_plane() is ControlPlane.TEAM
-    return is_team and locations.dags_folder() == own_folder("dags")
+    return is_team and locations.dags_folder() == package_folder("dags")
 
 
 def _dags() -> Examined:

@@ -179,7 +179,7 @@ class GangOperator(BaseOperator):
 
     `execute` ships code, provisions the nodes and writes the job directories; nothing is launched
     there. It remembers the job before that, so that a retry finds it again, and defers to a
-    trigger that steers the gang and ends the task itself.
+    trigger that controls the gang and ends the task itself.
     """
 
     template_fields = ("nightbench_run", "case_id")

@@ -15,9 +15,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 from nightbench.config import locations
 from nightbench.config.control_plane import MARK
 from nightbench.config.locations import find_clusters
+from nightbench.core.atomic_files import remove_older
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
-from nightbench.core.whole_files import remove_older
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,

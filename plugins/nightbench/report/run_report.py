@@ -14,12 +14,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from nightbench.config.scales import FULL
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.model import Run, SuiteTable, reasons_from_json
 from nightbench.core.plots import PlotArea, interval_plot, series_plot
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import percent, sentence
 from nightbench.core.tables import Cell
-from nightbench.core.whole_files import replaced
 from nightbench.report import suite_tables
 from nightbench.report.tables import (
     Row,
@@ -221,8 +221,8 @@ def headline(rows: Sequence[Row]) -> str:
 def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
     """Write `<folder>/<run_id><suffix>` by rename and return its path."""
     path = folder / f"{run_id}{suffix}"
-    with replaced(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replaced_file(path) as new:
+        new.write_text(text, encoding="utf-8")
     return path
 
 

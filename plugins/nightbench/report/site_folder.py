@@ -10,8 +10,8 @@ from typing import Any
 from upath import UPath
 
 from nightbench.config.locations import written_path
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
-from nightbench.core.whole_files import replaced
 
 MANIFEST = "site-manifest.json"
 """What the site wrote itself, by digest: only that is ever removed."""
@@ -133,8 +133,8 @@ class SiteFolder:
     def _write(self, files: dict[str, bytes]) -> None:
         if self._is_local:
             for name, data in files.items():
-                with replaced(Path(self._path, name)) as beside:
-                    beside.write_bytes(data)
+                with replaced_file(Path(self._path, name)) as new:
+                    new.write_bytes(data)
             return
         s3 = self.root.protocol in ("s3", "s3a")
         for suffix, kind in TYPES.items():

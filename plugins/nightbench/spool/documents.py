@@ -10,10 +10,10 @@ from typing import IO, Any
 
 from upath import UPath
 
+from nightbench.core.atomic_files import atomic_file
 from nightbench.core.complaints import describe
 from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import SLUG
-from nightbench.core.whole_files import beside
 
 Document = dict[str, Any]
 
@@ -91,7 +91,7 @@ def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
 @contextmanager
 def appearing(path: UPath, lasting: bool = True) -> Iterator[IO[bytes]]:
     """Open a file of a local disk to write it; it appears whole, or not at all."""
-    with beside(Path(path.path)) as new, new.open("wb") as stream:
+    with atomic_file(Path(path.path)) as new, new.open("wb") as stream:
         yield stream
         if lasting:
             stream.flush()

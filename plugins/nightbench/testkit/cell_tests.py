@@ -21,7 +21,7 @@ from numpy.random import RandomState
 from nightbench.config import load_catalog
 from nightbench.config.locations import dags_folder
 from nightbench.core.model import Strategy
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 from nightbench.testkit import cells as kit
 from nightbench.testkit.cells import FirstStep, TrainedCell
 from nightbench.testkit.gangs import (
@@ -84,7 +84,7 @@ def trained() -> list[str]:
 
 def _is_own(kind: str, name: str, file: str) -> bool:
     """Return whether a file is the project's; in Nightbench's own checkout all are."""
-    shipped, own = own_folder("benchmarks"), dags_folder() / kind / name / file
+    shipped, own = package_folder("benchmarks"), dags_folder() / kind / name / file
     return shipped == BENCHMARKS or own.is_file() or not (shipped / kind / name / file).is_file()
 
 

@@ -25,15 +25,15 @@ from tests.sql.given import Given
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
-    CaseBundle,
+    CaseToLoad,
     CheckResult,
     ClockOffset,
+    LoadBatch,
     PlannedCase,
-    RepeatBundle,
     RepeatRecord,
     RepeatSummary,
+    RepeatToLoad,
     Run,
-    RunBundle,
     RunKind,
     Severity,
     Verdict,
@@ -89,13 +89,13 @@ def _judge(history: History, plan: RunPlan) -> Sequence[Verdict]:
         return judge_and_store(Warehouse(connection), plan).verdicts
 
 
-def _load(warehouse: Warehouse, nights: Sequence[RunBundle]) -> None:
+def _load(warehouse: Warehouse, nights: Sequence[LoadBatch]) -> None:
     for night in nights:
         warehouse.runs.load(night)
 
 
 def _once(
-    name: str, connection: Connection, nights: Sequence[RunBundle], call: Callable[[], None]
+    name: str, connection: Connection, nights: Sequence[LoadBatch], call: Callable[[], None]
 ) -> Figure:
     _say(name)
     began = time.perf_counter()
@@ -124,7 +124,7 @@ def _series(connection: Connection) -> int:
     return int(series)
 
 
-def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) -> RunBundle:
+def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) -> LoadBatch:
     """A run that brought every case, at the level of its last nights."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -142,7 +142,7 @@ def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) ->
         _case(run, each, *before[each.case_id], drawn) for each in planned if each.case_id in before
     )
     fingerprints = {f"fp-{node.name}": {"node": node.name} for node in cluster.nodes}
-    return RunBundle(run, tuple(planned), cases, fingerprints, cluster)
+    return LoadBatch(run, tuple(planned), cases, fingerprints, cluster)
 
 
 def _case(
@@ -155,7 +155,7 @@ def _case(
     fingerprint: str,
     sigma: float,
     drawn: random.Random,
-) -> CaseBundle:
+) -> CaseToLoad:
     median = level * drawn.lognormvariate(0, sigma)
     figures = tuple(median * (1 + sigma * (n - REPEATS // 2) / 3) for n in range(REPEATS))
     made = Given().measurement(run, planned.case, figures)
@@ -180,7 +180,7 @@ def _case(
     )
 
 
-def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> RepeatBundle:
+def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> RepeatToLoad:
     step = 2.0 * len(nodes) / figure
     steps = (step,) * STEPS
     ranks = tuple(Given().rank(rank, node, steps) for rank, node in enumerate(nodes))
@@ -194,7 +194,7 @@ def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> Repea
         started_at=run.started_at,
     )
     samples = 2.0 * STEPS * len(nodes)
-    return RepeatBundle(record, RepeatSummary(number, figure, STEPS * step, samples, figure))
+    return RepeatToLoad(record, RepeatSummary(number, figure, STEPS * step, samples, figure))
 
 
 def _check(subject: str, repeat: int | None, number: int) -> CheckResult:
@@ -209,7 +209,7 @@ def _check(subject: str, repeat: int | None, number: int) -> CheckResult:
     )
 
 
-def _renamed(night: RunBundle, cases: Sequence[CaseBundle]) -> RunBundle:
+def _renamed(night: LoadBatch, cases: Sequence[CaseToLoad]) -> LoadBatch:
     """A part of a night as a run of its own, an hour later."""
     run = replace(
         night.run,

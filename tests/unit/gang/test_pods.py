@@ -267,8 +267,9 @@ def test_rights_are_no_wider_than_what_is_asked(fake: FakeKubernetes, job: JobSp
         await GangPods(job, targets).create()
         node = shared_transport(targets["n1"].of_job(job.job_id))
         await node.run(["true"], timeout_s=30)
-        await node.close()
         await GangPods(job, targets).delete()
+        with pytest.raises(PodError, match="is gone"):
+            await node.run(["true"], timeout_s=30)
         await pod_preflight(cluster, targets)
 
     on(fake, work)

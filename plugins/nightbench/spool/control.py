@@ -1,7 +1,7 @@
 """Records which process controls a run: a lock of the kernel on a local disk, a lease elsewhere.
 
 The kernel's lock ends with its process. An object store has no locks: there the process writes
-`steering.json` again and again for as long as it lives, and one that has written nothing for
+`control.json` again and again for as long as it lives, and one that has written nothing for
 `LEASE_S` counts as dead. The hosts' clocks have to agree within `LEASE_S - RENEW_S`.
 """
 
@@ -31,24 +31,24 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def steering(folder: UPath) -> Iterator[None]:
+def controlling(folder: UPath) -> Iterator[None]:
     """Keep the right to control a run while this lasts; wait while another process has it."""
-    held = _locked(Path(folder.path)) if is_local(folder) else _leased(folder / "steering.json")
+    held = _locked(Path(folder.path)) if is_local(folder) else _leased(folder / "control.json")
     with held:
         yield
 
 
-def is_steered(folder: UPath) -> bool | None:
+def is_controlled(folder: UPath) -> bool | None:
     """Whether the process that controls a run is alive; None if none was recorded."""
     if not is_local(folder):
-        lease = read_json(folder / "steering.json")
+        lease = read_json(folder / "control.json")
         return None if lease is None else _lives(lease)
-    path = Path(folder.path) / "steering.lock"
+    path = Path(folder.path) / "control.lock"
     if not path.exists():
         return None
     with path.open("r", encoding="ascii") as stream:
         try:
-            # Shared: somebody else who asks at the same time is not taken for one who steers.
+            # Shared: another check at the same time is no process that controls the run.
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -58,7 +58,7 @@ def is_steered(folder: UPath) -> bool | None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "steering.lock").open("w", encoding="ascii") as stream:
+    with (folder / "control.lock").open("w", encoding="ascii") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 

@@ -151,7 +151,7 @@ def keep_report(report: RunReport, folder: Path) -> Path:
     return write_report(folder, run_id, ".md", report_text(report))
 
 
-def write_run_digest(
+def write_run_report(
     run: RunSpool,
     connect: Connect,
     folder: Path,

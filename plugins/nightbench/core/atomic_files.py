@@ -10,7 +10,7 @@ from nightbench.core.errors import ItemErrors, UserError
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Yield the path of a new file that becomes `path` by rename, or is taken away again."""
     new = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
@@ -39,7 +39,7 @@ def remove_older(paths: Iterable[Path], oldest: float) -> int:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replaced_file(path: Path) -> Iterator[Path]:
     """Yield the path of a new file that takes the place of `path` once it is whole.
 
     Raises:
@@ -47,7 +47,7 @@ def replaced(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside(path) as new:
+        with atomic_file(path) as new:
             yield new
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -21,12 +21,12 @@ from nightbench.experiments.confirm import unwanted
 from nightbench.experiments.engine import ExperimentContext, run_comparison
 from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
-from nightbench.night.night_pairs import save_pairs
+from nightbench.night.reference_plan import save_pairs
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse.connection import Connect
 
 
-async def measure_pairs(
+async def measure_references(
     plan: RunPlan,
     spool: Spool,
     context: ExperimentContext,

@@ -25,8 +25,8 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.core.run_plan import make_plan
-from nightbench.night.night_pairs import measured_pairs, save_pairs
 from nightbench.night.planning import plan_night
+from nightbench.night.reference_plan import measured_pairs, save_pairs
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan, store_plan
 

@@ -12,6 +12,6 @@ CHECKOUT = None if _INSTALLED.is_dir() else PACKAGE.parents[1]
 """The root of the checkout that the package runs from; None where it was installed from a wheel."""
 
 
-def own_folder(name: str) -> Path:
+def package_folder(name: str) -> Path:
     """Return the absolute path of one of the folders; it may be missing."""
     return (CHECKOUT or _INSTALLED) / name

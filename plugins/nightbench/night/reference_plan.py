@@ -78,7 +78,7 @@ def plan_pairs(
     return tuple(found)
 
 
-def beside(pair: PlannedPair) -> str:
+def pair_text(pair: PlannedPair) -> str:
     """Return what is measured, for people."""
     bridge = ", the previous reference" if pair.is_bridge else ""
     return f"{pair.case_id} next to {pair.reference.build_id}{bridge}, {pair.rounds} rounds"

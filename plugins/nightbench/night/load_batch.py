@@ -1,4 +1,4 @@
-"""Makes the bundle that the warehouse loads from a run's files: parse, summarise, check."""
+"""Makes the batch that the warehouse loads from a run's files: parse, summarise, check."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -7,28 +7,28 @@ from datetime import datetime
 from nightbench.checks import CheckContext, check_measurements, check_repeats, checks_digest
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.model import (
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     CheckResult,
+    LoadBatch,
     Process,
     Reason,
     ReasonCode,
-    RepeatBundle,
     RepeatRecord,
-    RunBundle,
+    RepeatToLoad,
     RunKind,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.scaling import scale
 from nightbench.core.summarize import repeat_record, summarize_case, summarize_repeat
-from nightbench.night.night_pairs import measured_pairs
+from nightbench.night.reference_plan import measured_pairs
 from nightbench.nodes.device_peaks import with_model_flops
 from nightbench.spool import CaseOutcome, CaseStore, Document, RunSpool
 from nightbench.spool.documents import DamagedDocument, of_this_version, unless_damaged
 from nightbench.spool.plans import read_plan
 
 
-def build_bundle(folder: RunSpool) -> RunBundle:
+def build_load_batch(folder: RunSpool) -> LoadBatch:
     """Summarise and check all results of a run.
 
     A damaged file of a repeat fails the repeat, and a damaged outcome fails its case: the other
@@ -40,7 +40,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
     plan = read_plan(folder)
     fingerprints: dict[str, Document] = {}
     contexts: list[CheckContext] = []
-    bundles: list[CaseBundle] = []
+    found: list[CaseToLoad] = []
     for case in plan.cases:
         store = folder.latest(case.planned.case_id)
         if store is not None:
@@ -49,22 +49,22 @@ def build_bundle(folder: RunSpool) -> RunBundle:
             fingerprints |= {document["id"]: document for document in found.values()}
             names = {node: document["id"] for node, document in found.items()}
             contexts.append(check_context(plan, case, found.values()))
-            bundles.append(_case(plan, case, contexts[-1], store, names, fingerprints))
+            found.append(_case(plan, case, contexts[-1], store, names, fingerprints))
 
-    scaled = scale([each.measurement for each in bundles if each.measurement is not None])
+    scaled = scale([each.measurement for each in found if each.measurement is not None])
     pairs = list(zip(contexts, scaled, strict=True))
     # A case that did not fit into the night is no measurement and is not checked.
     checked = [pair for pair in pairs if pair[1].status is not CaseStatus.LEFT_OUT]
     results = iter(check_measurements(checked))
     for number, (_, measurement) in enumerate(pairs):
         held = () if measurement.status is CaseStatus.LEFT_OUT else next(results)
-        checks = (*bundles[number].checks, *held)
+        checks = (*found[number].checks, *held)
         measured = dataclasses.replace(measurement, checks=checks)
-        bundles[number] = dataclasses.replace(bundles[number], measurement=measured, checks=checks)
-    return RunBundle(
+        found[number] = dataclasses.replace(found[number], measurement=measured, checks=checks)
+    return LoadBatch(
         run=plan.run,
         planned=tuple(case.planned for case in plan.cases),
-        cases=tuple(bundles),
+        cases=tuple(found),
         checks_digest=checks_digest(),
         fingerprints=fingerprints,
         cluster=plan.cluster,
@@ -99,7 +99,7 @@ def _case(
     store: CaseStore,
     fingerprints: Mapping[str, str],
     documents: Mapping[str, Document],
-) -> CaseBundle:
+) -> CaseToLoad:
     """Return a case with its repeats and their checks; its measurement is not checked yet."""
     planned = case.planned
     records = tuple(_record(store, number, fingerprints) for number in store.repeats())
@@ -122,12 +122,12 @@ def _case(
     )
     found = [documents[name] for record in records for name in record.fingerprints.values()]
     measurement = with_model_flops(measurement, planned, plan.cluster, found)
-    return CaseBundle(
+    return CaseToLoad(
         case=planned.case,
         generation=int(store.folder.name.removeprefix("g")),
         status=measurement.status,
         reasons=measurement.reasons,
-        repeats=tuple(map(RepeatBundle, records, summaries)),
+        repeats=tuple(map(RepeatToLoad, records, summaries)),
         measurement=measurement,
         checks=checks,
         elapsed_s=_elapsed_s(records, outcome),

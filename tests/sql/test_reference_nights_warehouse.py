@@ -43,7 +43,7 @@ class Lab:
         """Load a night whose build and machine are so fast; the second reference is the bridge."""
         run = self._given.run(number, suite="paired", run_kind=kind)
         level = 100 * machine * math.exp(self._rng.gauss(0, 0.03))
-        bundle = self._given.bundle(run, near(self._given, run, CASE, level * build))
+        batch = self._given.batch(run, near(self._given, run, CASE, level * build))
         # The new reference is a quarter faster than the old one.
         pairs = tuple(
             MeasuredPair(
@@ -54,8 +54,8 @@ class Lab:
             )
             for reference in references
         )
-        assert self._loader.runs.load(replace(bundle, pairs=pairs))
-        assert not self._loader.runs.load(replace(bundle, pairs=pairs))
+        assert self._loader.runs.load(replace(batch, pairs=pairs))
+        assert not self._loader.runs.load(replace(batch, pairs=pairs))
         control = Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (level / 10,))
         self._loader.nodes.store_preflight("local", run.run_id, [], [control], run.started_at)
         store_plan(plan(run, [CASE]), self._spool)

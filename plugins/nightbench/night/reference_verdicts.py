@@ -78,15 +78,15 @@ def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:
 
 
 def paired_series(
-    history: Sequence[HistoryPoint], beside: Mapping[str, PairNight]
+    history: Sequence[HistoryPoint], by_run: Mapping[str, PairNight]
 ) -> tuple[list[HistoryPoint], list[HistoryPoint]]:
     """Return the nights that were measured next to a reference: by their ratio, and the reference.
 
     Args:
         history: good nights, oldest first, tonight last.
-        beside: run_id -> the night with its reference, see `rebased`.
+        by_run: run_id -> the night with its reference, see `rebased`.
     """
-    kept = [(point, beside[point.run_id]) for point in history if point.run_id in beside]
+    kept = [(point, by_run[point.run_id]) for point in history if point.run_id in by_run]
     usual = median([night.level for _, night in kept]) if kept else 1.0
     by_ratio = [
         replace(point, value=night.ratio * usual, n=night.n, spread=night.spread)
@@ -108,19 +108,21 @@ def paired_cases(
 ) -> dict[str, PairedCase]:
     """Return the cases that are judged by their ratio, by case_id, and store the node's changes.
 
-    Those that were measured beside a reference tonight, and in enough comparable nights before.
+    Those that were measured next to a reference tonight, and in enough comparable nights before.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    nights = warehouse.series.night_pairs(run.cluster, list(measured), run.run_id, run.started_at)
+    nights = warehouse.series.reference_nights(
+        run.cluster, list(measured), run.run_id, run.started_at
+    )
     found: dict[str, PairedCase] = {}
     for case_id, pairs in nights.items():
-        beside, tonight = rebased(pairs), measured[case_id]
-        if run.run_id not in beside or tonight.point is None:
+        by_run, tonight = rebased(pairs), measured[case_id]
+        if run.run_id not in by_run or tonight.point is None:
             continue
         past = nights_before(run, histories[case_id])
-        by_ratio, machine = paired_series([*past, tonight.point], beside)
+        by_ratio, machine = paired_series([*past, tonight.point], by_run)
         *before, now = by_ratio
         if len(segment(before, now)) < policy.min_history:
             continue
@@ -137,7 +139,7 @@ def paired_cases(
             measured=replace(tonight, point=now),
             history=before,
             machine=machine,
-            tonight=beside[run.run_id],
+            tonight=by_run[run.run_id],
             judged=judged,
         )
     return found

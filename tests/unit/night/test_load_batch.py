@@ -10,7 +10,7 @@ from nightbench.checks import CheckContext
 from nightbench.config import load_catalog
 from nightbench.core.model import Cluster, Node, RunKind
 from nightbench.core.run_plan import CasePlan, make_plan
-from nightbench.night.bundles import check_context
+from nightbench.night.load_batch import check_context
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan, store_plan
 

@@ -9,7 +9,7 @@ _TWO_STAGES = ("interleaved", "zero_bubble")
 """Schedules that give each device of a pipeline two stages."""
 
 
-def not_split(case: Case, workload: WorkloadInfo) -> Refusal | None:
+def parallelism_refusal(case: Case, workload: WorkloadInfo) -> Refusal | None:
     """Refuse parts that the workload has not, or that do not make up devices, matrices, layers."""
     for axis in ("tensor", "context", "expert", "pipeline"):
         if getattr(case, axis) > 1 and not getattr(workload, axis):

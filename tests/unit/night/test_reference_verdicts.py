@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nightbench.core.model import HistoryPoint, PairNight
-from nightbench.night.paired_night import paired_series, rebased
+from nightbench.night.reference_verdicts import paired_series, rebased
 
 OLD, NEW = "pytorch-cpu-index-2.12.0", "pytorch-cpu-index-2.13.0"
 

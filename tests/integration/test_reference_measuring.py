@@ -27,8 +27,8 @@ from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.experiments.experiment_spool import read_request
-from nightbench.experiments.measure_pairs import measure_pairs
-from nightbench.night.night_pairs import measured_pairs
+from nightbench.experiments.reference_measuring import measure_references
+from nightbench.night.reference_plan import measured_pairs
 from nightbench.spool import Spool
 
 __all__ = ["context", "doubt", "nodes", "spool"]
@@ -63,7 +63,7 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     run = spool.run(plan.run.run_id)
 
     def measure(observer: Observer) -> None:
-        asyncio.run(measure_pairs(plan, spool, context, observer, away))
+        asyncio.run(measure_references(plan, spool, context, observer, away))
 
     # The case has no good result that night: there is nothing to hold against the reference.
     measure(Observer())
