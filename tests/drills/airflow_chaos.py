@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.integration.live_airflow import Live, patiently
@@ -64,7 +65,7 @@ class Chaos:
     def strike(self) -> str:
         """Kill one victim (or one with all its children); returns what it was."""
         victims: dict[str, Callable[[], list[int]]] = {
-            **{name: lambda name=name: self._service(name) for name in CONTROL},
+            **{name: partial(self._service, name) for name in CONTROL},
             "a task's process": self._worker,
             "an agent": lambda: self._of_node(b"NIGHTBENCH_AGENT"),
             "a rank": lambda: self._of_node(b"NIGHTBENCH_JOB"),

@@ -31,8 +31,9 @@ RELEASES = {
     BAD: SLOW_S,
     FIXED: STEP_S,
 }
+BATCH = 2
 TOY, FAKE = (
-    Case("sleep", line, Strategy.COLLECTIVE, batch_size_per_device=2, scale="smoke")
+    Case("sleep", line, Strategy.COLLECTIVE, batch_size_per_device=BATCH, scale="smoke")
     for line in ("toy", "fake")
 )
 """The one that falls, and another framework on the same node that does not."""
@@ -69,8 +70,8 @@ def history(path: Path, slow_nights: int = 0) -> Path:
             at = (now - timedelta(days=age)).isoformat(timespec="seconds")
             of_toy = BAD if age <= slow_nights else GOOD
             for case, version, step_s in ((TOY, of_toy, RELEASES[of_toy]), (FAKE, "1.0", STEP_S)):
-                value = case.batch_size_per_device / step_s * (1 + rng.gauss(0, NOISE))
-                named = ["local", case.workload, case.framework, case.strategy, 2, case.scale]
+                value = BATCH / step_s * (1 + rng.gauss(0, NOISE))
+                named = ["local", case.workload, case.framework, case.strategy, BATCH, case.scale]
                 table.writerow([at, *named, value, "samples", SUITE, version, 3])
     return path
 

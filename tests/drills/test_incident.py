@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from tests.drills.incidents import (
     BAD,
+    BATCH,
     FAKE,
     FIRST_BAD,
     FIXED,
@@ -66,7 +67,7 @@ class Incident:
             self.live.place, {"NIGHTBENCH_BENCHMARKS": str(self.live.place / "benchmarks")}
         )
 
-    def night(self, version: str, zone: str) -> tuple[RunSpool, dict[str, Mapping[str, Any]]]:
+    def night(self, version: str, zone: str) -> tuple[RunSpool, dict[str, dict[str, Any]]]:
         """Let the scheduler start the suite's next night; its run and its rows by case."""
         known = {run.run_id for run in self.live.spool.runs()}
         changes = suite(self.inbox, version, zone, self.began + timedelta(minutes=self.nights))
@@ -88,9 +89,7 @@ class Incident:
         toy, fake = rows[TOY.case_id], rows[FAKE.case_id]
         assert toy["framework_version"] == version
         slept = ((toy, RELEASES[version]), (fake, STEP_S))
-        lost = max(
-            1 - row["throughput"] * step_s / TOY.batch_size_per_device for row, step_s in slept
-        )
+        lost = max(1 - row["throughput"] * step_s / BATCH for row, step_s in slept)
         # With more the verdicts would be those of the other work.
         assert lost < MIN_CHANGE, f"other work on this machine took {lost:.1%} of the night"
         assert fake["verdict"] == "ok", fake

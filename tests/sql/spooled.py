@@ -12,8 +12,8 @@ from tests.sql.given import Given
 from nightbench.core.model import (
     Build,
     Case,
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     Cluster,
     Node,
     PlannedCase,
@@ -239,7 +239,7 @@ def compared(spool: Spool, name: str, ratios: list[float], by: str = "ada") -> R
     return folder
 
 
-def near(given: Given, run: Run, case: Case, level: float, **more: Any) -> CaseBundle:
+def near(given: Given, run: Run, case: Case, level: float, **more: Any) -> CaseToLoad:
     """A case of the fake line as it came back: three repeats that agree about a level."""
     repeats = tuple(level * x for x in (0.998, 1.0, 1.002))
     usual = {"build": FAKE, "definition_digest": DIGEST, "fingerprint_id": "", "unit": "samples"}

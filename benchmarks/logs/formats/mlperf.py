@@ -267,11 +267,11 @@ def _training_s(span, evaluations):
         return None
     lasted = stop["time_ms"] - start["time_ms"]
     inside = [
-        last["time_ms"] - first["time_ms"]
+        (first["time_ms"] - start["time_ms"], last["time_ms"] - first["time_ms"])
         for _, line, first, end_line, last in evaluations
-        if begin < line and end_line < end and first["time_ms"] - start["time_ms"] > 0.1 * lasted
+        if begin < line and end_line < end
     ]
-    return (lasted - sum(inside)) / 1000.0
+    return (lasted - sum(took for after, took in inside if after > 0.1 * (lasted - took))) / 1000.0
 
 
 def _shares(found):

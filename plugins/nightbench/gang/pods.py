@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -132,27 +133,26 @@ class GangPods:
                 await self._delete(api, alive.values())
                 created.clear()
                 continue
-            created |= await self._create_missing(api, mine, alive)
+            created |= await self._create_missing(api, alive)
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
                 said = waits
                 self._report(f"waiting for pods: {waits}")
             await asyncio.sleep(POLL_S)
 
-    async def _create_missing(
-        self, api: KubernetesApi, mine: Iterable[PodState], alive: Mapping[str, PodState]
-    ) -> set[str]:
+    async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
         """Create a pod for each node that has none; return their names."""
-        names, created = {each.name for each in mine}, set()
+        policy, created = self._target.policy, set()
+        # Of a lost pod's name its successor would pass for the lost one.
+        serial = secrets.token_hex(3)
+        # Kueue has ended a group that has no pods left.
+        new = f"nb-{job_label(self._job.job_id)}-{serial}"
+        group = next((each.group for each in alive.values()), new)
         # All gangs create in one order, the same in which they lock nodes.
         for node in sorted(self._job.nodes, key=lambda node: node.name):
             if node.name in alive:
                 continue
-            policy, shared, attempt = self._target.policy, self._target.shared, 0
-            manifest = pod(self._job, node, policy, attempt, shared=shared)
-            while manifest["metadata"]["name"] in names:
-                attempt += 1
-                manifest = pod(self._job, node, policy, attempt, shared=shared)
+            manifest = pod(self._job, node, policy, serial, group, shared=self._target.shared)
             await self._answer(partial(api.create_pod, manifest), node.name)
             created.add(manifest["metadata"]["name"])
             self._report(f"pod {manifest['metadata']['name']} created", node.name)
@@ -252,7 +252,7 @@ class _Place:
 
 def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
     """Return whether a job has pods of which one has no machine yet."""
-    return any(each.machine is None and each.end is None for each in pods if each.job_id == job_id)
+    return any(each.competes for each in pods if each.job_id == job_id)
 
 
 async def delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> None:
