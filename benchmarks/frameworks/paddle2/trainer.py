@@ -212,10 +212,6 @@ class GraphTrainer(Base):
         """Steps once more, and counts the products of the program."""
         count_step(self, self.program)
 
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(numpy.mean(loss)) for loss in self.kept]
-
     def weights(self):
         """Name -> value of all trainable parameters, as this trainer sees them.
 
