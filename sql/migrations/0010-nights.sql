@@ -1,4 +1,4 @@
--- What a schedule promised, night by night, and what came of it. Written from the suites' files,
+-- Scheduled nights and their outcomes. Written from the suites' files,
 -- so that also a night of which nothing else exists leaves a row.
 create table raw.suite_watch (
     suite text primary key check (suite <> ''),
