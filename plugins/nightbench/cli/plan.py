@@ -51,7 +51,9 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="With --night: a time in it (2026-11-21T22:00)."),
+        typer.Option(
+            "--at", metavar="TIME", help="With --night: a time in that night (2026-11-21T22:00)."
+        ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -238,7 +240,7 @@ def _show(
     if count:
         words += f"{count} of {len(night.entries)} cases end by {minute(night.end)}"
     else:
-        words += f"none of {len(night.entries)} cases fits"
+        words += f"none of {len(night.entries)} cases fits into the night"
     if window.end is None:
         since = f" (by its schedule, {suite.schedule})" if suite.schedule else ""
         say(f"{words}; nothing limits it{since}")

@@ -221,7 +221,7 @@ def _store_shared_changes(
                 "members": dict(each.members),
                 "series": each.series,
                 "controls": each.controls[1],
-                "controls_moved": each.controls[0],
+                "controls_changed": each.controls[0],
                 "sentence": each.sentence,
                 "alert_id": alert_ids.get(shared.lead.get(number, "")),
             }

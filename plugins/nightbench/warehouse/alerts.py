@@ -130,7 +130,7 @@ class AlertRepository(Repository):
         """Store the shared changes of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
         with self._transaction("store the shared changes"):
-            return self._store("shared_movement", stored, "run_id factor name since")
+            return self._store("shared_change", stored, "run_id factor name since")
 
     def shared_changes(self, alert_ids: Sequence[int]) -> dict[int, Row]:
         """The newest shared change of each alert that has one: `sentence` and `members`."""
