@@ -24,7 +24,7 @@ from nightbench.core.summarize import repeat_record, summarize_case, summarize_r
 from nightbench.night.reference_plan import measured_pairs
 from nightbench.nodes.device_peaks import with_model_flops
 from nightbench.spool import CaseOutcome, CaseStore, Document, RunSpool
-from nightbench.spool.documents import DamagedDocument, of_this_version, unless_damaged
+from nightbench.spool.documents import DamagedDocument, of_this_version, read_or_none
 from nightbench.spool.plans import read_plan
 
 
@@ -45,10 +45,10 @@ def build_load_batch(folder: RunSpool) -> LoadBatch:
         store = folder.latest(case.planned.case_id)
         if store is not None:
             case = as_launched(case, store)
-            found = _fingerprints(store, plan)
-            fingerprints |= {document["id"]: document for document in found.values()}
-            names = {node: document["id"] for node, document in found.items()}
-            contexts.append(check_context(plan, case, found.values()))
+            of_nodes = _fingerprints(store, plan)
+            fingerprints |= {document["id"]: document for document in of_nodes.values()}
+            names = {node: document["id"] for node, document in of_nodes.items()}
+            contexts.append(check_context(plan, case, of_nodes.values()))
             found.append(_case(plan, case, contexts[-1], store, names, fingerprints))
 
     scaled = scale([each.measurement for each in found if each.measurement is not None])
@@ -74,7 +74,7 @@ def build_load_batch(folder: RunSpool) -> LoadBatch:
 
 def as_launched(case: CasePlan, store: CaseStore) -> CasePlan:
     """Return a case with the processes of its job, which may have left an unhealthy node."""
-    sent = (unless_damaged(store.folder / "job.json") or {}).get("processes", ())
+    sent = (read_or_none(store.folder / "job.json") or {}).get("processes", ())
     processes = tuple(from_document(Process, each) for each in sent)
     return dataclasses.replace(case, processes=processes or case.processes)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
-from nightbench.accept.states import standing
+from nightbench.accept.states import outcome_counts
 from nightbench.config import find_clusters, load_catalog, locations
 from nightbench.config.clusters import cluster_of
 from nightbench.config.experiment_requests import CompareRequest
@@ -39,7 +39,7 @@ def pooled_repository() -> OpenPages:
 
     @contextmanager
     def opened() -> Iterator[PageRepository]:
-        with pool.lend() as connection:
+        with pool.acquire() as connection:
             yield PageRepository(connection)
 
     return opened
@@ -66,7 +66,7 @@ def open_acceptances() -> list[dict[str, Any]]:
         with closing(connect(WAREHOUSE_READER)) as connection:
             known = Warehouse(connection).acceptance.modes(name)
         if known:
-            found.append(standing(known, cluster, catalog))
+            found.append(outcome_counts(known, cluster, catalog))
     return found
 
 
