@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 
 REPO = Path(__file__).resolve().parent.parent
 FILES = re.compile(
-    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
+    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(adr/|reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
     r"|(plugins|benchmarks)/.+\.py|tests/unit/golden/messages\.txt"
     r"|plugins/nightbench/(cli/template/.+\.md|report/templates/.+\.(txt|html))"
     r"|plugins/nightbench/web/ui/src/.+\.tsx?|(dags|plugins/nightbench/cli/template)/.+\.yaml"

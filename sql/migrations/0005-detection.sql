@@ -60,7 +60,7 @@ create table raw.drift (
     foreign key (case_id, cluster) references raw.series (case_id, cluster),
     check ((over_run_id is null) = (over_at is null))
 );
-create unique index drift_standing on raw.drift (case_id, cluster) where over_at is null;
+create unique index drift_live on raw.drift (case_id, cluster) where over_at is null;
 create index drift_by_run on raw.drift (run_id);
 comment on table raw.drift is
 'Times when a series was found to drift, and to drift further; at most one row of a series is '

@@ -47,7 +47,7 @@ select
 from marts.fct_alert
 where cluster = :cluster and state in ('open', 'acknowledged');
 
--- name: standing_alerts(cluster)
+-- name: continuing_alerts(cluster)
 -- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose
 -- event goes on.
 select
@@ -103,7 +103,7 @@ inner join staging.run as latest on a.last_run_id = latest.run_id
 where a.verdict = 'regressed'
 order by a.alert_id;
 
--- name: standing_movements(cluster)
+-- name: live_shared_changes(cluster)
 -- Shared movements whose alert is live, or dismissed while its event goes on; the earliest run first.
 select
     a.alert_id,
@@ -123,7 +123,7 @@ where
     )
 order by a.alert_id asc, r.started_at asc;
 
--- name: movements_of_alerts(alert_ids)
+-- name: shared_changes_of_alerts(alert_ids)
 -- The newest shared movement of each of some alerts.
 select distinct on (m.alert_id)
     m.alert_id,

@@ -208,7 +208,7 @@ order by run_id, node, subject;
 
 -- name: cause_peers(cluster, until)
 -- The newest verdict of the last hours of every series of a cluster. `since` is when the series
--- fell; where the verdict does not know, when its alert was opened. `fell_with` are the movements of
+-- fell; where the verdict does not know, when its alert was opened. `dropped_with` are the movements of
 -- that night that it is a member of: factor and name.
 select distinct on (s.case_id)
     s.case_id,
@@ -231,7 +231,7 @@ select distinct on (s.case_id)
         select d.factor || ' ' || d.name
         from raw.shared_movement as d
         where d.run_id = r.run_id and d.change < 0 and d.members ? s.case_id
-    ) as fell_with
+    ) as dropped_with
 from raw.run as r
 inner join raw.verdict as v on r.run_key = v.run_key and r.started_at = v.run_at
 inner join staging.series as s on v.series_key = s.series_key

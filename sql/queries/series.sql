@@ -377,14 +377,14 @@ where
 update raw.drift set over_run_id = :run_id, over_at = :at
 where case_id = :case_id and cluster = :cluster and over_at is null;
 
--- name: drifts(suite, cluster, standing)
+-- name: drifts(suite, cluster, live)
 -- Drifts, the largest fall first. A null parameter does not constrain.
 select *
 from marts.fct_drift
 where
     (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
-    and (not :standing or over_at is null)
+    and (not :live or over_at is null)
 order by change asc, case_id asc, cluster asc, at asc;
 
 -- name: placements(cluster, case_ids, until)

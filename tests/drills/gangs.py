@@ -17,13 +17,11 @@ from typing import Any
 
 from tests.drills.hosts import Host, Lab, marked
 from tests.drills.slurm import SharedHost, SlurmCluster
+from tests.jobs import gang_job
 
 from nightbench.core.model import (
-    Build,
-    Case,
     JobSpec,
     Limits,
-    Process,
     Protocol,
     Strategy,
     reasons_from_json,
@@ -59,41 +57,22 @@ def make_job(
     warm-up has 5 steps, its window `steps`.
     """
     names = tuple(nodes) or tuple(lab.hosts)
-    processes = [Process(f"trainer-{k}", "trainer", k, name, 0) for k, name in enumerate(names)]
     pservers = int(strategy is Strategy.PARAMETER_SERVER)
-    if pservers:
-        processes.insert(0, Process("pserver-0", "pserver", 0, names[0], 0, measured=False))
     if len(names) == 1 and strategy is Strategy.COLLECTIVE:
         strategy = Strategy.SINGLE
-    policy = lab.environments.model_copy(update=environments or {})
-    return JobSpec(
+    return gang_job(
+        lab.nodes(*names),
+        pservers=pservers,
+        strategy=strategy,
+        sync=sync,
         run_id=run_id or f"drill-{os.getpid()}-{lab.tag}-{next(_RUNS)}",
-        case=Case(
-            "sleep",
-            "fake",
-            strategy,
-            nodes=len(names),
-            trainers=len(names),
-            pservers=pservers,
-            sync=sync,
-        ),
-        generation=0,
         cluster="lab",
-        build=Build("fake"),
         protocol=Protocol(5, steps, repeats, **(protocol or {})),
-        nodes=lab.nodes(*names),
-        processes=tuple(processes),
-        unit="samples",
         workload_params={"step_s": 0.05, **params},
-        seed=1,
         env=dict(env or {}),
-        role_env={},
         limits=Limits(**{**LIMITS, **(limits or {})}),
         code_digest=shipment.code_digest(),
-        definition_digest="d",
-        environments=policy
-        if not environments
-        else type(policy)(**{**vars(policy), **environments}),
+        environments=lab.environments.model_copy(update=environments or {}),
     )
 
 

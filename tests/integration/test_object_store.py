@@ -167,7 +167,7 @@ def test_a_site_is_published_into_the_store(
         for name in names:
             folder.put(name, pages[name])
         folder.finish()
-        assert folder.said == said
+        assert folder.summary == said
     found = fsspec.filesystem("s3").info("bucket/site/index.html")
     # Without it a browser would save the page instead of showing it.
     assert found["ContentType"] == "text/html; charset=utf-8"

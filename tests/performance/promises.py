@@ -228,7 +228,7 @@ def held(seed: int) -> list[tuple[str, float, bool]]:
         if found and night not in (7, 14, since):
             continue
         for change in changes_of_last_night(series.part(0, before + night)):
-            if change.falls and abs(change.first - before) <= 3:
+            if change.is_drop and abs(change.first - before) <= 3:
                 is_held = change.low <= -fall <= change.high
                 if not found:
                     found.append(("told", fall / noise, is_held))

@@ -255,7 +255,7 @@ def test_what_keeps_a_night_from_asking_keeps_no_message(
     def torn(*_: Any) -> float:
         raise PermissionError(13, "Permission denied", "/wheels")
 
-    monkeypatch.setattr("nightbench.night.suspected_regressions.expected", torn)
+    monkeypatch.setattr("nightbench.night.suspected_regressions.expected_seconds", torn)
     run = night()
     assert repository.find(run_id=run.run_id) == []
     assert len(inbox.messages) == 1

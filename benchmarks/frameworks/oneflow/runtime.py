@@ -17,6 +17,7 @@ class Runtime(Base):
     def init(self):
         """Chooses the device (the launcher shows the process only its own)."""
         torch_api.install()
+        oneflow.manual_seed(self.context.seed + self.context.data_rank)
         self.gpu = self.context.device is not None
         self.device = oneflow.device("cuda" if self.gpu else "cpu")
 

@@ -22,6 +22,7 @@ class Runtime(Base):
         self.allocated = None
         """Returns the peak of TensorFlow's allocator, bytes; the trainer sets it."""
         tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+        tf.compat.v1.set_random_seed(context.seed + context.data_rank)
         tf.compat.v1.enable_resource_variables()
         tf.compat.v1.enable_v2_tensorshape()
         self.config = tf.compat.v1.ConfigProto(

@@ -55,7 +55,7 @@ def cancel(
         api.fail_run(dag_id, dag_run_id)
         say(f"Airflow ends its DAG run {dag_run_id}")
     where = common.cluster_of(document["cluster"])
-    report = asyncio.run(gang.cancel_run(found.run_id, where, common.reach(where), CANCEL_REASON))
+    report = asyncio.run(gang.cancel_run(found.run_id, where, common.targets(where), CANCEL_REASON))
     for node, pids in report.killed.items():
         say(f"{node}: {len(report.stopped[node])} agents stopped, {len(pids)} processes ended")
     _record_cancelled(found, begun=True)
@@ -113,14 +113,14 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
     going, errors = [], ItemErrors()
     for each in spool.runs():
         with errors.of(f"run {each.run_id}"):
-            going += [each] if _goes_on(each) else []
+            going += [each] if _is_unfinished(each) else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"RUN: found none; expected one that has not ended: {names}")
     return going[0]
 
 
-def _goes_on(run: RunSpool) -> bool:
+def _is_unfinished(run: RunSpool) -> bool:
     return not run.has_ended and any(run.outcome(x["case_id"]) is None for x in run.planned())
 
 
@@ -162,7 +162,7 @@ def _cancel_experiment(name: str) -> bool:
     document = found[0].run() or {}
     request = document["request"]
     cluster = common.cluster_of(request.get("cluster") or document["cluster"])
-    targets, limit = common.reach(cluster), time.monotonic() + CANCEL_TIMEOUT_S
+    targets, limit = common.targets(cluster), time.monotonic() + CANCEL_TIMEOUT_S
     while True:
         # Listed again each time: its process may have begun another launch, or another comparison.
         for each in _folders(spool, name):

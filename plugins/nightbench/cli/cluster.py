@@ -146,7 +146,7 @@ class _Scan:
             working.write_text(self._text, encoding="utf-8")
             # Logins to jump hosts check the keys that are known so far, and no others.
             cluster = dataclasses.replace(self._cluster, known_hosts=str(working))
-            reached = common.reach(cluster)
+            reached = common.targets(cluster)
             targets = {k: each for k, each in reached.items() if isinstance(each, SshTarget)}
             levels = _levels(targets)
             names = sorted({name for level in levels for name in level})
@@ -342,7 +342,7 @@ def _machines(where: Cluster) -> list[str]:
     if stated:
         return sorted(set(stated))
     try:
-        found = asyncio.run(machines_of_nodes(where, common.reach(where)))
+        found = asyncio.run(machines_of_nodes(where, common.targets(where)))
     except UserError as error:
         raise UserError(
             f"the CPU architecture of the nodes is unknown: {error}. Set `machine` for the nodes "

@@ -45,7 +45,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     from nightbench.spool import plans
 
     common.home().make()
-    targets = common.reach(chosen.cluster)
+    targets = common.targets(chosen.cluster)
     folder = plans.store_plan(plan, common.spool())
     run_id = plan.run.run_id
     say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, without a scheduler")
@@ -66,7 +66,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
                 at_once=chosen.cluster.parallel_cases,
             )
         if plan.pairs:
-            _measure_beside(chosen, plan, targets)
+            _measure_with_references(chosen, plan, targets)
     except KeyboardInterrupt:
         interrupted = True
     plans.mark_ended(folder)
@@ -75,7 +75,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     return interrupted
 
 
-def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
+def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
     """Measure cases next to their reference builds; report and leave out those that cannot be."""
     from nightbench.experiments.engine import experiment_context
     from nightbench.experiments.reference_measuring import measure_references
@@ -110,7 +110,7 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     from nightbench.core.run_plan import make_plan
     from nightbench.night import planning
 
-    past = common.past(chosen.cluster.name)
+    past = common.known_case_histories(chosen.cluster.name)
     night = deadline = None
     if chosen.night:
         night = planning.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)

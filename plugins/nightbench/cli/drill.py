@@ -141,7 +141,7 @@ def _measure(
         planning.open_now(drill.cluster, datetime.now(UTC))
     common.home().make()
     store_drill(drill, request, getpass.getuser())
-    targets, shipment = common.reach(drill.cluster), common.shipment(drill.cluster)
+    targets, shipment = common.targets(drill.cluster), common.shipment(drill.cluster)
     reporter = ComparisonReporter(experiment_common.sayer(json))
     reporter.say(
         f"{drill.drill_id}: {drill.case_id} on {drill.cluster.name}, up to {drill.nights} nights; "

@@ -90,7 +90,7 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
     lines = [line for line in catalog.frameworks.values() if not line.for_tests]
     return asyncio.run(
         cluster_preflight.examine(
-            cluster, common.reach(cluster), common.shipment(cluster), lines, controls=controls
+            cluster, common.targets(cluster), common.shipment(cluster), lines, controls=controls
         )
     )
 

@@ -159,7 +159,7 @@ def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
-    past = common.past(cluster.name)
+    past = common.known_case_histories(cluster.name)
     night = plan_night(suite, cluster, chosen.catalog, past, _begin_of(suite, cluster, at, place))
     nodes = {
         case.case_id: [node.name for node in nodes_of(case, suite, cluster, chosen.catalog)]

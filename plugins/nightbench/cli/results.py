@@ -107,7 +107,7 @@ def clean(
         where = common.cluster_of(name, known)
         try:
             shipment = common.shipment(where)
-            targets = common.reach(where)
+            targets = common.targets(where)
             swept = asyncio.run(gang.sweep(where, targets, shipment, kill=not dry_run))
             removed = {} if keep else asyncio.run(gang.clean(where, targets, shipment, keep_days))
         except UserError as error:
@@ -228,8 +228,8 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
         if repeat.record.error
     }
     rows = from_measurements(batch.run, measured, planned=batch.planned, errors=errors)
-    goes_on = not spool.run(run_id).has_ended
-    if goes_on:
+    is_running = not spool.run(run_id).has_ended
+    if is_running:
         for row in rows:
             store = spool.run(run_id).latest(row["case_id"])
             if store is not None and store.outcome() is None:
@@ -247,7 +247,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
             "private_build": planned.private_build,
             "untried": planned.untried,
             "unit": planned.unit,
-            "status": "waiting" if goes_on else "missing",
+            "status": "waiting" if is_running else "missing",
             "n": 0,
             "quarantined": False,
         }

@@ -17,7 +17,7 @@ from nightbench.experiments.comparison import (
     plan_comparison,
     refuse_other,
 )
-from nightbench.experiments.confirm import unwanted
+from nightbench.experiments.confirm import nodes_of_night
 from nightbench.experiments.engine import ExperimentContext, run_comparison
 from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
@@ -108,7 +108,7 @@ def _plan(
         min_effect=night.policy.reported_from,
         # Another one each night, the same for each try: neither build always comes first.
         seed=night.run.started_at.toordinal(),
-        left_out=unwanted(others, "others"),
+        left_out=nodes_of_night(others, "others"),
         kind=ExperimentKind.REFERENCE,
     )
     refuse_other(plan, night, case.definition_digest, sorted(nodes))

@@ -24,7 +24,7 @@ from nightbench.core.summarize import repeat_record, summarize_case, summarize_r
 from nightbench.night.reference_plan import measured_pairs
 from nightbench.nodes.device_peaks import with_model_flops
 from nightbench.spool import CaseOutcome, CaseStore, Document, RunSpool
-from nightbench.spool.documents import DamagedDocument, of_this_version, unless_damaged
+from nightbench.spool.documents import DamagedDocument, of_this_version, read_or_none
 from nightbench.spool.plans import read_plan
 
 
@@ -74,7 +74,7 @@ def build_load_batch(folder: RunSpool) -> LoadBatch:
 
 def as_launched(case: CasePlan, store: CaseStore) -> CasePlan:
     """Return a case with the processes of its job, which may have left an unhealthy node."""
-    sent = (unless_damaged(store.folder / "job.json") or {}).get("processes", ())
+    sent = (read_or_none(store.folder / "job.json") or {}).get("processes", ())
     processes = tuple(from_document(Process, each) for each in sent)
     return dataclasses.replace(case, processes=processes or case.processes)
 

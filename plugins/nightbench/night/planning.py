@@ -28,7 +28,7 @@ from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, Ware
 from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
-from nightbench.core.placement import held_by
+from nightbench.core.placement import resources_of
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
 from nightbench.night.reference_plan import pair_text, plan_pairs
@@ -138,7 +138,7 @@ def plan_night(
             past.get(case.case_id, CaseHistory()).of(
                 definition_digest(case, catalog.workloads[case.workload], suite.protocol)
             ),
-            held_by(nodes_of(case, suite, cluster, catalog), cluster.lock),
+            resources_of(nodes_of(case, suite, cluster, catalog), cluster.lock),
             tonight,
         )
         for case in suite.cases

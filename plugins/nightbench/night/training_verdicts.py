@@ -112,15 +112,15 @@ def follow_training(
     A case that trains as before ends its alert the same night: losses hardly vary. A suite that
     does not compare losses any more ends the alerts of its cases.
     """
-    standing = {
+    live = {
         row["case_id"]: row
-        for row in warehouse.alerts.read("standing_alerts", cluster=plan.run.cluster)
+        for row in warehouse.alerts.read("continuing_alerts", cluster=plan.run.cluster)
         if row["metric"] == "training"
     }
     cases = {each.planned.case_id: each.planned.case for each in plan.cases}
     opened = []
     for verdict in verdicts:
-        training, alert = trainings.get(verdict.case_id), standing.get(verdict.case_id)
+        training, alert = trainings.get(verdict.case_id), live.get(verdict.case_id)
         if plan.policy.training == "off" and alert is not None:
             why = "The suite does not compare losses: `policy.training` is off."
             warehouse.alerts.end(alert["alert_id"], plan.run.run_id, why)

@@ -58,9 +58,9 @@ def findings() -> Iterator[Examined]:
     yield from _processes(address())
     yield from _connections()
     yield _warehouse()
-    yield _tried(f"loads, by {WAREHOUSE}", _load)
-    yield _tried(f"pages, by {WAREHOUSE_READER}", _read)
-    yield _tried(f"alerts, by {WAREHOUSE_TRIAGE}", _triage)
+    yield _examined(f"loads, by {WAREHOUSE}", _load)
+    yield _examined(f"pages, by {WAREHOUSE_READER}", _read)
+    yield _examined(f"alerts, by {WAREHOUSE_TRIAGE}", _triage)
     yield _spool()
     yield from _project()
     yield _dags()
@@ -173,7 +173,7 @@ def _connections() -> Iterator[Examined]:
     for conn_id, of in named.items():
         if not conn_id:
             continue
-        yield _tried(f"connection {conn_id}", partial(_conn_type, conn_id, of))
+        yield _examined(f"connection {conn_id}", partial(_conn_type, conn_id, of))
 
 
 def _conn_type(conn_id: str, named: str) -> str:
@@ -197,7 +197,7 @@ def _warehouse() -> Examined:
             raise UserError(f"its clock and this machine's differ by {apart:.0f} s: set them")
         return "tables and views of this version; its clock agrees"
 
-    return _tried("warehouse", ask)
+    return _examined("warehouse", ask)
 
 
 def _load() -> str:
@@ -238,7 +238,7 @@ def _spool() -> Examined:
         probe.unlink()
         return f"{root} can be written from here"
 
-    return _tried("spool", touch)
+    return _examined("spool", touch)
 
 
 def _project() -> Iterator[Examined]:
@@ -313,7 +313,7 @@ def _parsed() -> tuple[set[str], list[str]]:
     return known, broken
 
 
-def _tried(subject: str, ask: Callable[[], str]) -> Examined:
+def _examined(subject: str, ask: Callable[[], str]) -> Examined:
     """What an attempt answers; its error says what to do."""
     try:
         return Examined(subject, "ok", ask())

@@ -195,7 +195,7 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
             ended = Ended("queued", gap.why_not)
         else:
             context = experiment_context(
-                experiment.suite, experiment.cluster, until=_until(experiment, gap)
+                experiment.suite, experiment.cluster, until=_deadline(experiment, gap)
             )
             work = MEASURES[kind](experiment, open_spool(), context, reporter, record)
             ended = measured(work, reporter.refresh)
@@ -214,7 +214,7 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
     return ended.state, record.ends_as == "queued"
 
 
-def _until(experiment: Experiment, gap: Gap) -> datetime | None:
+def _deadline(experiment: Experiment, gap: Gap) -> datetime | None:
     ends = [gap.until] if gap.until else []
     # A bisect limits its tests by what they are expected to take.
     if experiment.budget_s is not None and experiment.kind is ExperimentKind.COMPARE:

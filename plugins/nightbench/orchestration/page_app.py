@@ -37,7 +37,7 @@ def pooled_repository() -> OpenPages:
 
     @contextmanager
     def opened() -> Iterator[PageRepository]:
-        with pool.lend() as connection:
+        with pool.acquire() as connection:
             yield PageRepository(connection)
 
     return opened
@@ -52,7 +52,7 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 def open_acceptances() -> list[dict[str, Any]]:
     """State of each cluster's acceptance, by today's files."""
-    from nightbench.accept.states import standing
+    from nightbench.accept.states import outcome_counts
     from nightbench.config import find_clusters, load_catalog, locations
 
     catalog = load_catalog()
@@ -67,7 +67,7 @@ def open_acceptances() -> list[dict[str, Any]]:
         with closing(connect(WAREHOUSE_READER)) as connection:
             known = Warehouse(connection).acceptance.modes(name)
         if known:
-            found.append(standing(known, cluster, catalog))
+            found.append(outcome_counts(known, cluster, catalog))
     return found
 
 

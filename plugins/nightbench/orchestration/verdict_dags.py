@@ -155,7 +155,7 @@ def publish() -> str:
         with closing(connect(WAREHOUSE_READER)) as connection:
             stored = SiteRepository(connection, suites)
             SiteWriter(suites, stored, folder, os.environ.get(variable("site_url"), "")).write()
-        log.info("%s: %s", folder.root, folder.said)
+        log.info("%s: %s", folder.root, folder.summary)
         if refused:
             raise refused
-    return folder.said
+    return folder.summary

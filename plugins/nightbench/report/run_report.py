@@ -235,7 +235,7 @@ _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
 def report_text(report: RunReport) -> str:
     """Return the report of a run as Markdown."""
     text = templates().get_template("run_report.md")
-    return text.render(_said(report, report.rows), table=markdown_table(report.rows), report=report)
+    return text.render(_data(report, report.rows), table=markdown_table(report.rows), report=report)
 
 
 def report_page(report: RunReport, written_at: datetime) -> str:
@@ -248,7 +248,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
         templates()
         .get_template("run_report.html")
         .render(
-            _said(report, rows),
+            _data(report, rows),
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
@@ -269,7 +269,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
     )
 
 
-def _said(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
+def _data(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
     method = templates().get_template("method.txt").render(plan=report.plan)
     return {
         "run": report.run,

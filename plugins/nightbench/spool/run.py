@@ -20,7 +20,7 @@ from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import (
     Document,
     SpoolError,
-    appearing,
+    atomic_stream,
     component,
     entries,
     is_local,
@@ -28,7 +28,7 @@ from nightbench.spool.documents import (
     read_bytes,
     read_json,
     read_list,
-    unless_damaged,
+    read_or_none,
     write_bytes,
     write_json,
 )
@@ -66,7 +66,7 @@ class Uploads:
         place = self.path(sha256, name)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            with appearing(place) if is_local(place) else place.open("wb") as target:
+            with atomic_stream(place) if is_local(place) else place.open("wb") as target:
                 shutil.copyfileobj(content, target)
         except OSError as error:
             raise SpoolError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -210,7 +210,7 @@ class RunSpool:
 
         A damaged one counts as none: loading a run again changes nothing.
         """
-        return unless_damaged(self.folder / "loaded.json")
+        return read_or_none(self.folder / "loaded.json")
 
     def save_loaded(self, document: Mapping[str, Any]) -> None:
         """Say that the warehouse has everything of this run."""

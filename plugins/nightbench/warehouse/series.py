@@ -212,13 +212,13 @@ class SeriesRepository(Repository):
         return self._do(f"end the drift of {case_id}", "end_drift", **row) > 0
 
     def drifts(
-        self, *, suite: str | None = None, cluster: str | None = None, standing: bool = True
+        self, *, suite: str | None = None, cluster: str | None = None, live: bool = True
     ) -> list[Row]:
         """Drifts of series, the largest drop first: rows of `marts.fct_drift`.
 
-        `standing` are those that go on.
+        `live` drifts have not ended.
         """
-        return self.read("drifts", suite=suite, cluster=cluster, standing=standing)
+        return self.read("drifts", suite=suite, cluster=cluster, live=live)
 
 
 def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:

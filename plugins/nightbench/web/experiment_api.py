@@ -17,7 +17,7 @@ from nightbench.core.experiment_queue import Planned, Shares, Waiting, left_s, o
 from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import LIVE, ExperimentKind, State
-from nightbench.core.sentences import kept_unless
+from nightbench.core.sentences import retention_text
 from nightbench.warehouse.alert_actions import Explained
 from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
@@ -118,7 +118,7 @@ class ExperimentApi:
             places = self._places(repository, [row]) if row else {}
         if row is None and files is None:
             raise NotFound(
-                f"There is no experiment {name[:200]}: files are {kept_unless('spool_days')}."
+                f"There is no experiment {name[:200]}: files are {retention_text('spool_days')}."
             )
         row = row or _of_files(name, files or {})
         bisect = None
@@ -132,7 +132,7 @@ class ExperimentApi:
             resume=files["resume"] if files and row["state"] not in ("held", "queued") else None,
             comparisons=files["comparisons"] if files else [],
             bisect=bisect,
-            searched=searched(bisect) if bisect else [],
+            searched=version_states(bisect) if bisect else [],
         )
         return json_response(detail.model_dump())
 
@@ -183,7 +183,7 @@ class ExperimentApi:
         why = " ".join(sent(Explained, request).why.split())
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
-        if action in ("cancel", "profile") and not _is_theirs(row, user):
+        if action in ("cancel", "profile") and not _may_manage(row, user):
             raise Refused(
                 f"{row['name']} was requested by {row['requested_by']}: "
                 f"an operator may {action} it."
@@ -252,7 +252,7 @@ class ExperimentApi:
         planned, starts_at = places.get(row["experiment_id"], (None, None))
         waits_for, ends_at = planned.why if planned else "", expected_end(row)
         user: PageUser = request.state.nightbench_user
-        is_theirs = row["experiment_id"] != 0 and _is_theirs(row, user)
+        is_theirs = row["experiment_id"] != 0 and _may_manage(row, user)
         is_compare = row["kind"] == ExperimentKind.COMPARE
         is_profiled = row["profile"] in LIVE
         cases = [row["case_id"]] if row.get("case_id") else []
@@ -310,7 +310,7 @@ def _waiting(rows: Sequence[Row]) -> list[Waiting]:
     ]
 
 
-def _is_theirs(row: Row, user: PageUser) -> bool:
+def _may_manage(row: Row, user: PageUser) -> bool:
     return user.may_approve or (user.may_change and row["requested_by"] == user.name)
 
 
@@ -348,7 +348,7 @@ def _of_files(name: str, files: Row) -> Row:
     }
 
 
-def searched(search: BisectSearch) -> list[SearchedVersion]:
+def version_states(search: BisectSearch) -> list[SearchedVersion]:
     """Return the state of each version: from its own last test, else from its neighbours."""
     said: dict[str, Any] = {search.good: "good"}
     for test in search.tests:
