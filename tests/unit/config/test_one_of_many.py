@@ -105,7 +105,7 @@ def test_a_file_with_another_ending_is_named(root: Path, name: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text("suite: a\n")
     found, wrong = validated()
-    assert [line for line in wrong if name in line][0].endswith("is not read; rename it to a.yaml")
+    assert next(line for line in wrong if name in line).endswith("rename it to a.yaml")
     assert any("nightly_cpu.yaml: suite" in line for line in found)
 
 
