@@ -34,7 +34,7 @@ where
             and not m.is_private_build
             and not exists (
                 select from staging.changed_training as t
-                where t.series_key = s.series_key and m.started_at >= t.since
+                where t.series_key = s.series_key and m.started_at between t.since and t.until
             )
             and (p.frameworks = '[]' or p.frameworks @> to_jsonb(s.framework))
             and (p.workloads = '[]' or p.workloads @> to_jsonb(s.workload))
@@ -86,7 +86,7 @@ where
     and not m.is_private_build
     and not exists (
         select from staging.changed_training as t
-        where t.series_key = m.series_key and m.run_at >= t.since
+        where t.series_key = m.series_key and m.run_at between t.since and t.until
     )
     and (a.frameworks = '[]' or a.frameworks @> to_jsonb(s.framework))
     and (a.workloads = '[]' or a.workloads @> to_jsonb(s.workload))

@@ -882,7 +882,7 @@ newest as (
                     :by not in ('framework', 'cluster')
                     or not exists (
                         select from staging.changed_training as t
-                        where t.series_key = n.series_key and n.run_at >= t.since
+                        where t.series_key = n.series_key and n.run_at between t.since and t.until
                     )
                 )
                 and case :by

@@ -122,7 +122,7 @@ class Nights:
 
     def cases(self, nodes: tuple[str, ...], line: str, number: int) -> tuple[Case, ...]:
         """So many cases of a line that are placed on these nodes."""
-        found = []
+        found = list[Case]()
         batch = 0
         while len(found) < number:
             batch += 1

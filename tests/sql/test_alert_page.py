@@ -20,9 +20,9 @@ from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
+from nightbench.warehouse import alert_actions as actions
 from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
-from nightbench.web import actions
 
 BEARER = {"authorization": "Bearer abc.def"}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import STEADY, Inbox
-from tests.sql.spooled import DIGEST, FAKE, plan
+from tests.sql.spooled import DIGEST, FAKE, near, plan
 from typer.testing import CliRunner
 
 from nightbench.alerts.notes import QUIET
@@ -62,15 +62,7 @@ class Nights:
         return run.run_id
 
     def _came(self, run: Run, figure: float, fingerprint: str) -> CaseToLoad:
-        return self._given.came_back(
-            run,
-            STEADY,
-            tuple(figure * x for x in (0.998, 1.0, 1.002)),
-            build=FAKE,
-            definition_digest=DIGEST,
-            fingerprint_id=fingerprint,
-            unit="samples",
-        )
+        return near(self._given, run, STEADY, figure, fingerprint_id=fingerprint)
 
     def judge(self, run_id: str) -> JudgeResult:
         return judge_run(self._spool, run_id, lambda: connect(self._warehouse.loader))

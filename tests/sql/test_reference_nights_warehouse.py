@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
-from tests.sql.spooled import DIGEST, FAKE, case, plan
+from tests.sql.spooled import FAKE, case, near, plan
 
 from nightbench.core.model import Build, MeasuredPair, Pair, Run, RunKind, Verdict, VerdictKind
 from nightbench.night.judge import judge_run
@@ -43,11 +43,7 @@ class Lab:
         """Load a night whose build and machine are so fast; the second reference is the bridge."""
         run = self._given.run(number, suite="paired", run_kind=kind)
         level = 100 * machine * math.exp(self._rng.gauss(0, 0.03))
-        near = tuple(level * build * x for x in (0.998, 1.0, 1.002))
-        came = self._given.came_back(
-            run, CASE, near, build=FAKE, definition_digest=DIGEST, fingerprint_id="", unit="samples"
-        )
-        batch = self._given.batch(run, came)
+        batch = self._given.batch(run, near(self._given, run, CASE, level * build))
         # The new reference is a quarter faster than the old one.
         pairs = tuple(
             MeasuredPair(

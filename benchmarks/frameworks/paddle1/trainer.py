@@ -1,6 +1,7 @@
 """Training in Fluid: a static graph, alone, with NCCL between ranks, or with parameter servers."""
 
 import numpy
+from apis.paddle.program_flops import count_step
 from apis.paddle.servers import rows_pulled
 from base_trainer import Base, expect_precision, optimizer_of
 from frameworks.paddle1.lost_wakeup import keep_awake
@@ -200,6 +201,11 @@ class Trainer(Base):
         feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
         self.kept.append(loss)
+
+    def count_step(self):
+        """Steps once more, and counts the products of the program; not between GPUs."""
+        if self.distributed or not self.context.grouped:
+            count_step(self, fleet.main_program if self.distributed else self.program)
 
     def losses(self):
         """The losses of all steps so far."""

@@ -123,19 +123,19 @@ def alerts_for(
         noisy: case_ids of noisy series: their level opens, continues, resolves and reopens
             nothing; a missing value and a new one count as usual.
     """
-    live: dict[tuple[str, str], LiveAlert] = {}
+    current: dict[tuple[str, str], LiveAlert] = {}
     dismissed: dict[tuple[str, str, bool], LiveAlert] = {}
     for alert in continuing:
         key = (alert.case_id, alert.cluster)
         if alert.is_dismissed:
             dismissed[*key, alert.kind in _WITHOUT_RESULT] = alert
         else:
-            live[key] = alert
+            current[key] = alert
     decider = _Decider(at, min_change, noisy)
     for verdict in verdicts:
         key = (verdict.case_id, verdict.cluster)
         old = [dismissed.get((*key, without)) for without in (False, True)]
-        decider.decide(verdict, live.get(key), [alert for alert in old if alert is not None])
+        decider.decide(verdict, current.get(key), [alert for alert in old if alert is not None])
     return decider.changes
 
 

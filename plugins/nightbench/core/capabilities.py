@@ -29,6 +29,7 @@ from nightbench.core.variants import (
     machines_for,
     prefix_of,
     variant_of,
+    without_image,
 )
 
 FULL_LINK = Case.link_bandwidth
@@ -46,7 +47,7 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
-    if problem is not None:
+    if problem := problem or without_image(case.framework, cluster):
         return problem
     variant = variant_of(framework, cluster, suite.builds)
     if not isinstance(variant, Refusal) and not any(place is not None for place in without_lock):

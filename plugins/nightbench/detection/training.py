@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from nightbench.core.losses import LONG_STEPS
 from nightbench.core.model import Case, TrainingKind, differ
 
 Range = tuple[float, float]
@@ -23,6 +24,7 @@ FIGURES: Mapping[str, str] = {
     "first": "first loss",
     "opening": "loss of the window's first step",
     "mean": "mean loss of the window's first steps",
+    "long": f"mean loss of the window's first {LONG_STEPS} steps",
     "again": "loss of the first batch after the window",
 }
 """Figures of `Measurement.losses` in the order of the steps -> how a sentence names them."""
@@ -124,7 +126,8 @@ class TrainingTraits:
         known = ROUNDING.get(self.precision)
         if known is None:
             return None
-        return max(known[figure], DROPOUT) if self.has_dropout and not is_alike else known[figure]
+        share = known["again" if figure == "long" else figure]
+        return max(share, DROPOUT) if self.has_dropout and not is_alike else share
 
 
 def judge_training(
@@ -243,6 +246,8 @@ class _Comparison:
         nights = _comparable(figure, self.tonight, self.reference)
         if self.is_exact and len(nights) >= PROVED_NIGHTS:
             return 0.0
+        if figure == "long" and not self.traits.is_asynchronous:
+            return None  # Rounding grows from step to step.
         rounding = self.traits.rounding(figure, is_alike=self.is_alike)
         if rounding is None:
             return None

@@ -120,10 +120,10 @@ def judge_run(
         noisy = quarantine(warehouse, plan, judged.histories)
         follow_drifts(warehouse, plan, judged.drifts, judged.histories, later, noisy)
         cluster = plan.run.cluster
-        live = LiveSharedChange.of(warehouse.alerts.read("live_shared_changes", cluster=cluster))
+        changed = LiveSharedChange.of(warehouse.alerts.read("live_shared_changes", cluster=cluster))
         metric = plan.policy.metric
         if metric != "throughput":
-            live = []
+            changed = []
         # Alerts on another figure of the same series are those of another suite.
         live = [
             alert
@@ -133,11 +133,11 @@ def judge_run(
         shared = share_alerts(
             [verdict for verdict in verdicts if verdict.case_id not in later],
             judged.shared_changes,
-            live,
+            changed,
             judged.own,
             noisy,
             live,
-            residual_parts(live, judged.rows),
+            residual_parts(changed, judged.rows),
         )
         changes = alerts_for(
             shared.verdicts,

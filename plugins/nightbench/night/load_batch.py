@@ -45,10 +45,10 @@ def build_load_batch(folder: RunSpool) -> LoadBatch:
         store = folder.latest(case.planned.case_id)
         if store is not None:
             case = as_launched(case, store)
-            found = _fingerprints(store, plan)
-            fingerprints |= {document["id"]: document for document in found.values()}
-            names = {node: document["id"] for node, document in found.items()}
-            contexts.append(check_context(plan, case, found.values()))
+            of_nodes = _fingerprints(store, plan)
+            fingerprints |= {document["id"]: document for document in of_nodes.values()}
+            names = {node: document["id"] for node, document in of_nodes.items()}
+            contexts.append(check_context(plan, case, of_nodes.values()))
             found.append(_case(plan, case, contexts[-1], store, names, fingerprints))
 
     scaled = scale([each.measurement for each in found if each.measurement is not None])

@@ -52,7 +52,7 @@ def findings(
         The most severe first; empty where nothing was found.
     """
     if seen.api is not None:
-        return tuple(pod_findings(seen.api, cluster))
+        return tuple(pod_findings(seen.api, cluster, lines))
     if seen.document is None:
         return (refusals.refusal(seen, cluster),)
     node = next((n for n in cluster.nodes if n.name == seen.node), None)

@@ -151,9 +151,11 @@ def publish() -> str:
     if not where:
         raise AirflowSkipException(f"nothing is published: {variable('site')} is not set")
     with user_errors_fail_task():
-        suites, folder = published_suites(), SiteFolder(where)
+        (suites, refused), folder = published_suites(), SiteFolder(where)
         with closing(connect(WAREHOUSE_READER)) as connection:
             stored = SiteRepository(connection, suites)
             SiteWriter(suites, stored, folder, os.environ.get(variable("site_url"), "")).write()
-    log.info("%s: %s", folder.root, folder.summary)
+        log.info("%s: %s", folder.root, folder.summary)
+        if refused:
+            raise refused
     return folder.summary

@@ -18,11 +18,11 @@ from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import LIVE, ExperimentKind, State
 from nightbench.core.sentences import retention_text
+from nightbench.warehouse.alert_actions import Explained
 from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
-from nightbench.web.actions import Explained
 from nightbench.web.alert_api import json_response, sent
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
@@ -33,7 +33,6 @@ from nightbench.web.experiment_models import (
     ExperimentItem,
     Experiments,
     MeasuredByPerson,
-    RequestedComparison,
     SearchedVersion,
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
@@ -103,8 +102,13 @@ class ExperimentApi:
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> JSONResponse:
         """Experiments, newest first; all unless kinds or states are named."""
-        items = self._items(request, ExperimentItem, kind, state, requested_by, size)
-        return json_response(Experiments(items=items).model_dump())
+        with self._repository() as repository:
+            rows = repository.experiments.find(
+                kinds=kind, states=state, requested_by=requested_by or None, limit=size
+            )
+            places = self._places(repository, rows)
+        items = [self._document(request, row, places) for row in rows]
+        return json_response(Experiments.of(items=items).model_dump())
 
     def experiment(self, request: Request, name: str) -> JSONResponse:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
@@ -191,9 +195,18 @@ class ExperimentApi:
                 raise BadInput(str(error)) from None
         with self._comparing.desk(user.name) as desk:
             desk.move(request_id, TO[action], why)
-        row, places = self._known(request_id, None)
-        make = self._compared if row["kind"] == ExperimentKind.COMPARE else self._item
-        return json_response(make(request, row, places).model_dump())
+        return self._answer(request, request_id, kinds=None)
+
+    def _answer(
+        self,
+        request: Request,
+        request_id: int,
+        status: int = 200,
+        kinds: Sequence[str] | None = COMPARE,
+    ) -> JSONResponse:
+        row, places = self._known(request_id, kinds)
+        found = ExperimentItem.of(self._document(request, row, places))
+        return json_response(found.model_dump(), status)
 
     def _known(
         self, request_id: int, kinds: Sequence[str] | None = COMPARE
@@ -202,23 +215,6 @@ class ExperimentApi:
             for row in repository.experiments.find(request_id, kinds=kinds):
                 return row, self._places(repository, [row])
         raise NotFound(f"There is no comparison {request_id}.")
-
-    def _items(
-        self,
-        request: Request,
-        answer: type[ExperimentItem],
-        kinds: Sequence[str] | None,
-        states: Sequence[str] | None,
-        requested_by: str,
-        size: int,
-    ) -> list[Any]:
-        with self._repository() as repository:
-            rows = repository.experiments.find(
-                kinds=kinds, states=states, requested_by=requested_by or None, limit=size
-            )
-            places = self._places(repository, rows)
-        make = self._compared if answer is RequestedComparison else self._item
-        return [make(request, row, places) for row in rows]
 
     def _places(self, repository: PageRepository, rows: Iterable[Row]) -> "_Places":
         """Return experiment_id -> its place in the queue of its cluster, for those queued."""
@@ -252,17 +248,6 @@ class ExperimentApi:
                 found[planned.experiment_id] = planned, at
         return found
 
-    def _item(self, request: Request, row: Row, places: "_Places") -> ExperimentItem:
-        return ExperimentItem.of(self._document(request, row, places))
-
-    def _compared(self, request: Request, row: Row, places: "_Places") -> RequestedComparison:
-        return RequestedComparison.of(
-            self._document(request, row, places),
-            request_id=row["experiment_id"],
-            comparison_id=row["name"],
-            conclusion=compare_answer.conclusion(row),
-        )
-
     def _document(self, request: Request, row: Row, places: "_Places") -> Row:
         planned, starts_at = places.get(row["experiment_id"], (None, None))
         waits_for, ends_at = planned.why if planned else "", expected_end(row)
@@ -276,6 +261,7 @@ class ExperimentApi:
             **nothing,
             **row,
             "title": compare_answer.title(row),
+            "conclusion": compare_answer.conclusion(row) if is_compare else None,
             "headline": compare_answer.headline(row, starts_at, waits_for, ends_at),
             "is_fork": bool(row.get("fork")),
             "place": planned.place if planned else None,

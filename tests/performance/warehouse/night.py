@@ -30,12 +30,14 @@ from nightbench.core.model import (
     ClockOffset,
     LoadBatch,
     PlannedCase,
+    RegressionPolicy,
     RepeatRecord,
     RepeatSummary,
     RepeatToLoad,
     Run,
     RunKind,
     Severity,
+    TrainingKind,
     Verdict,
 )
 from nightbench.core.run_plan import RunPlan
@@ -46,6 +48,11 @@ from nightbench.warehouse.connection import Connection
 STEPS = 100
 CHECKS_OF_REPEAT = 20
 CHECKS_OF_MEDIAN = 9
+LOSSES = {
+    **{"first": (7.5, 7.5), "opening": (7.1, 7.1), "mean": (6.8, 6.8), "again": (5.2, 5.2)},
+    "long": (6.0, 6.0),
+    **{"steps": (100, 100), "mean_of": (10, 10), "conditions": (1, 1)},
+}
 ROW_BY_ROW = 100
 """Medians of the night that are loaded row by row."""
 
@@ -53,8 +60,8 @@ ROW_BY_ROW = 100
 def measure_night(history: History) -> Iterator[Figure]:
     """Load tonight and judge it, each once; yield the figures, with the rows that were stored.
 
-    It is judged two runs at a time. `load_night_row_by_row` loads a part of the largest run again,
-    under another name.
+    It is judged two runs at a time, with and without its losses. `load_night_row_by_row` loads a
+    part of the largest run again, under another name.
     """
     with closing(history.connect()) as connection:
         warehouse = Warehouse(connection)
@@ -73,10 +80,16 @@ def measure_night(history: History) -> Iterator[Figure]:
         run_plans = [
             plan_of(night.run, night.planned, clusters()[night.run.cluster]) for night in nights
         ]
-    _say(f"judging {len(run_plans)} runs")
-    began = time.perf_counter()
-    verdicts = [v for found in in_processes(partial(_judge, history), run_plans) for v in found]
-    yield Figure("judge_night", _since(began), len(verdicts), False)
+    off = RegressionPolicy(training="off")
+    without = [replace(plan, policy=off) for plan in run_plans]
+    # Each is judged twice, in turn: a first call reads what no cache has.
+    for name, judged in 2 * (("judge_night_without_training", without), ("judge_night", run_plans)):
+        _say(f"{name}: {len(judged)} runs")
+        began = time.perf_counter()
+        verdicts = [v for found in in_processes(partial(_judge, history), judged) for v in found]
+        yield Figure(name, _since(began), len(verdicts), False)
+    if not all(verdict.training is TrainingKind.SAME for verdict in verdicts if verdict.value):
+        raise UserError("A case trains otherwise than its nights: losses were not compared.")
     if not any(verdict.baseline for verdict in verdicts):
         raise UserError("No case had enough nights like tonight: the detector had no work.")
     began = time.perf_counter()
@@ -166,6 +179,7 @@ def _case(
         framework_version=version,
         definition_digest=definition,
         fingerprint_id=fingerprint,
+        losses=LOSSES,
     )
     repeats = tuple(_repeat(run, n, figure, nodes) for n, figure in enumerate(figures, start=1))
     checks = [

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.sleeping import sleeping_job
+from tests.jobs import sleeping_job
 
 from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.model import Cluster, HealthPolicy, Node, PlannedCase, Reason, ReasonCode

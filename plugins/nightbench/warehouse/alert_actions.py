@@ -1,4 +1,4 @@
-"""Actions of people on alerts: the requests of pages and scripts, and what each changes.
+"""Actions of people on alerts: the requests of pages, scripts and the command, and their effect.
 
 The functions of schema triage decide which changes are allowed. `actions_for` returns those that
 pages offer; a test compares both.
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Wit
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.printable import UNSTORED, has_control_characters
-from nightbench.warehouse import MoveRefused, Triage
+from nightbench.warehouse.alerts import MoveRefused, Triage
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
 """Reasons to dismiss an alert, with their labels."""
@@ -178,11 +178,14 @@ def apply_change(
     triage: Triage,
     alert: Mapping[str, Any],
     group: Sequence[Any],
-) -> None:
-    """Apply a change to an alert, and to those of its group whose state allows it.
+) -> int:
+    """Apply a change to an alert, or to those of its group whose state allows it.
 
     Each is a change of its own. An alert that somebody else has changed meanwhile is left alone;
     sending the same again completes a group that was interrupted.
+
+    Returns:
+        How many alerts were changed.
 
     Raises:
         MoveRefused: nothing was changed.
@@ -198,7 +201,10 @@ def apply_change(
         except MoveRefused as error:
             refused = error
     if not changed:
-        raise refused or MoveRefused(f"No alert of the group can be changed so ({action.name}).")
+        raise refused or MoveRefused(
+            f"{action.label}: no alert of the group is {' or '.join(action.states)}."
+        )
+    return changed
 
 
 def _apply(change: Move, to: str, triage: Triage, alert_id: int) -> None:
