@@ -5,8 +5,9 @@
 
 It reads the documentation and decisions, the golden file of messages, help texts, other texts of
 three words or more in the code, the texts of the pages, and the first sentence of each public
-docstring. It also reads comments of YAML, SQL, Dockerfiles, shell scripts and the Makefile, and the
-titles and descriptions of dashboards, charts, workflows and issue forms.
+docstring and of docstrings of attributes. It also reads comments of YAML, SQL, Dockerfiles, shell
+scripts and the Makefile, and titles and descriptions of dashboards, charts, workflows and issue
+forms.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _code(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     known: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            known |= {each.value for each in node.body if isinstance(each, ast.Expr)}
+            known |= {each.value for each in node.body[:1] if isinstance(each, ast.Expr)}
             found = [each for _, each in sentences(ast.get_docstring(node) or "")]
             decorators = map(ast.unparse, getattr(node, "decorator_list", []))
             if not any(".command(" in each for each in decorators):

@@ -32,7 +32,7 @@ PLACEHOLDERS = (
     *("warmup_steps", "measured_steps", "precision", "sequence_length", "threads", "scale", "seed"),
     "data",
 )
-"""What the launcher of such a line replaces in a word of a command."""
+"""Placeholders that the launcher of such a line replaces in a word of a command."""
 
 LAST_WRITES = frozenset({"megatron"})
 """Formats of trainers that print on the last rank, which with pipeline stages alone has a loss."""

@@ -38,10 +38,11 @@ class SshTarget:
     client_keys: tuple[str, ...] = ()
     """Each the path of a private key or its text; the user's agent and default keys if empty."""
     passphrase: str | None = field(default=None, repr=False)
-    """Of the client keys."""
+    """Passphrase of the client keys."""
     password: str | None = field(default=None, repr=False)
     certificates: tuple[str, ...] = ()
-    """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` beside a key by itself."""
+    """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` next to a key is found by
+    itself."""
     agent: str | None = None
     """Socket of the SSH agent whose keys are offered too; "" means SSH_AUTH_SOCK of this process,
     None none but where there are no client keys."""

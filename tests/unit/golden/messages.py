@@ -219,8 +219,7 @@ RUN = Run(
 )  # fmt: skip
 ALERT = AlertItem(
     Verdict(
-        "resnet50", "lab", RUN.run_id, VerdictKind.REGRESSED,
-        "Level change -11.5% since 2026-09-13.",
+        "resnet50", "lab", RUN.run_id, VerdictKind.REGRESSED, "Level change -11.5%.",
         12.47, 14.23, -0.123, 56, level_change=-0.115, low=-0.125, high=-0.107, since=SINCE,
     ),
     unit="images",

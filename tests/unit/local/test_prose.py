@@ -75,6 +75,8 @@ def test_help_is_read_as_a_whole_and_of_docstrings_only_the_first_sentence(
     tool: ModuleType,
 ) -> None:
     code = '''"""Module. Told."""
+LIMIT_S = 1.0
+"""Limit of a night that is told."""
 @app.command()
 def show(run: Annotated[str, Option("--run", help="A run." f" {X} It is told.")]):
     """Show. More."""
@@ -87,7 +89,8 @@ def _private():
     def found(path: str) -> set[str]:
         return {sentence for _, sentence in tool.prose(path, code)}
 
-    expected = {"Module.", "Show.", "More.", "Other.", "A run.", "X It is told."}
+    expected = {"Module.", "Limit of a night that is told.", "Show.", "More.", "Other.", "A run."}
+    expected |= {"X It is told."}
     assert found("plugins/nightbench/cli/a.py") == expected
     assert tool.check("a.txt", "Good.\nNobody came. It stood.\n") == [
         ("a.txt", 2, tool_rule, sentence)

@@ -164,9 +164,10 @@ class Variant(v.StrictModel):
     """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
     none."""
     versions: Annotated[tuple[str, ...], v.DERIVED] = ()
-    """Of the main package in its lock, the newest last; older ones are for older Pythons."""
+    """Versions of the main package in its lock, the newest last; older ones are for older
+    Pythons."""
     problem: Annotated[str | None, v.DERIVED] = None
-    """What is wrong with its lock: the cases that are run from it are unavailable."""
+    """Problem of its lock: the cases that are run from it are unavailable."""
     cuda: v.Text | None = None
     """CUDA that it is built with, `13.0` say."""
     driver: v.Text | None = None
@@ -284,7 +285,7 @@ class FrameworkInfo(v.StrictModel):
     size_bytes: v.Whole = 0
     """Disk that the environment takes."""
     problem: Annotated[str | None, v.DERIVED] = None
-    """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+    """Problems of the line's folder, a line for each problem: its cases are unavailable."""
     libraries: dict[v.Text, v.Text] = Field({})
     """Shared libraries that the wheels need and do not contain, for example `libgomp.so.1`: name ->
     its path in a package of the lock, with wildcards, below site-packages. The environment's

@@ -137,7 +137,7 @@ class WorkloadInfo(v.StrictModel):
     digest: Annotated[str, v.DERIVED] = ""
     """Digest of what every case of it does: part of a case's definition."""
     problem: Annotated[str | None, v.DERIVED] = None
-    """What is wrong with the workload's folder, for every line."""
+    """Problem of the workload's folder, for every line."""
     broken_models: Annotated[dict[str, str], v.DERIVED] = Field({})
     """API -> what is wrong with the model file for it."""
     roles: Annotated[tuple[Role, ...], v.DERIVED] = ()
