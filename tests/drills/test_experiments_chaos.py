@@ -99,7 +99,9 @@ def ended(folder: RunSpool) -> int:
 def measuring(live: Live, name: str) -> list[int]:
     """The process that measures an experiment now: the kernel lists who has its lock."""
     locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    of = {words[5].rpartition(":")[2]: int(words[4]) for words in map(str.split, locks)}
+    # Lines of processes that wait for a lock have an arrow before its kind.
+    held = [words for words in map(str.split, locks) if words[1] == "FLOCK"]
+    of = {words[5].rpartition(":")[2]: int(words[4]) for words in held}
     files = [Path(folder.folder.path) / "control.lock" for folder in folders(live, name)]
     found = {of.get(str(file.stat().st_ino)) for file in files if file.exists()}
     return [pid for pid in found if pid]
