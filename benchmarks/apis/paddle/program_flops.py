@@ -4,7 +4,7 @@ import numpy
 
 
 def product(y, made):
-    """Of matrices: `y` has what is summed up once, and the columns of the result."""
+    """Multiply-adds of a product; `y` has the summed dimension and the columns of the result."""
     return made.size * (y.size // int(numpy.prod(y.shape[:-2])) // made.shape[-1])
 
 
