@@ -38,10 +38,13 @@ def read(lines, options):
     unit = options.get("unit") or "samples/s"
     stats = _tracked(events, unit)
     if stats:
-        in_tokens = unit.startswith("token") or (length and _in_tokens(stats, batch, length))
-        if in_tokens and "unit" not in options:
+        made = _made(stats, batch)
+        in_tokens = unit.startswith("token") or (length and _in_tokens(made, batch, length))
+        # One a step of no batch, and less than one a second: Minigo's are epochs.
+        counts_steps = not batch and 0 < made < 2 and stats[0][1].get("throughput", 1) < 1
+        if "unit" not in options and (in_tokens or counts_steps):
             for _, fields, _, _ in stats:
-                fields.update({"unit": "tokens/s"} if "unit" in fields else {})
+                fields.update({"unit": "tokens/s" if in_tokens else ""} if "unit" in fields else {})
         work = batch and batch * (length or 0 if in_tokens else 1)
         began_ms = max((e["time_ms"] for _, e in events if e["key"] == "run_start"), default=None)
         _number(stats, _periods_of(stats, periods), batch, work, began_ms)
@@ -85,6 +88,12 @@ def _count(where, name):
     return int(value) if isinstance(value, (int, float)) else None
 
 
+def _seen(where):
+    """Samples that were seen, in the words of the benchmark or of JAX's trainer."""
+    seen = _count(where, "samples_count")
+    return _count(where, "train_samples_since_beginning") if seen is None else seen
+
+
 def _figures(value, unit):
     fields = {"others": {}}
     if "throughput" in value:
@@ -115,15 +124,19 @@ def _periods_of(stats, periods):
     }
 
 
-def _in_tokens(stats, batch, length):
-    """Whether throughputs make as many times too much of a step as an example has tokens."""
+def _made(stats, batch):
+    """How much throughputs make by the log's clock of what the lines count: examples or steps."""
     made = []
     for before, (_, fields, now_ms, place) in zip(stats, stats[1:]):
         examples = [now - then for then, now in zip(before[3], place) if None not in (then, now)]
         if examples and examples[-1] > 0 and "throughput" in fields:
             examples[-1] *= (batch or 0) if place[1] is None else 1
             made.append(fields["throughput"] * (now_ms - before[2]) / 1000.0 / (examples[-1] or 1))
-    ratio = statistics.median(made or [0])
+    return statistics.median(made or [0])
+
+
+def _in_tokens(ratio, batch, length):
+    """Whether throughputs make as many times too much of a step as an example has tokens."""
     of_samples = 0.5 < ratio * (batch or 1) / length < 3  # a step of these lines is a sample
     return 0.5 < ratio / length < 3 or (of_samples and not 0.5 < ratio < 3)
 
@@ -203,36 +216,85 @@ def _periods(events, batch, per_epoch, tokens):
         per_epoch: examples in an epoch.
         tokens: of an example, where all counts are of tokens; else None.
     """
-    found, opened, run = {"block": [], "epoch": []}, {}, 0
+    found, opened, run, evaluated = {"block": [], "epoch": [], "eval": []}, {}, 0, []
+    speeds, last = {}, (0, None)
     for number, event in events:
         kind, _, what = event["key"].partition("_")
         run += event["key"] in _RUN
+        count = _count(event.get("metadata") or {}, "epoch_num") if kind == "eval" else None
+        if count is not None:
+            evaluated.append((event["time_ms"], count))
+        if event["key"] == "throughput":
+            speeds[opened.get("epoch", last)[0]] = event["value"]
         if kind in found and what == "start":
             opened[kind] = (number, event)
         elif kind in found and what == "stop":
             begin, start = opened.pop(kind, (0, None))
-            found[kind].append((run, begin, start, number, event))
+            last = (begin, start) if kind == "epoch" else last
+            if kind != "eval" or (start and _is_same(start, event)):
+                found[kind].append((run, begin, start, number, event))
     is_epoch = len(found["epoch"]) >= len(found["block"])
     spans = found["epoch" if is_epoch else "block"]
     if is_epoch:
         sizes = [per_epoch / (tokens or 1) if per_epoch and tokens != 0 else None] * len(spans)
         ends = [None] * len(spans)
     else:
-        sizes, ends = _blocks(spans, batch, per_epoch, tokens)
-    periods, total = [], 0
-    for n, (own_run, begin, start, number, stop) in enumerate(spans):
+        sizes, ends = _blocks(spans, sorted(evaluated), batch, per_epoch, tokens)
+    periods, total, shares = [], 0, _shares(found)
+    for n, (own_run, begin, _, number, _) in enumerate(spans):
         total = (0 if n and own_run != spans[n - 1][0] else total) + (sizes[n] or 0)
         total = total if ends[n] is None else ends[n]
-        seconds = (stop["time_ms"] - start["time_ms"]) / 1000.0 if start else None
+        seconds = _training_s(spans[n], found["eval"])
         period = {"line": number, "begin": begin, "seconds": seconds, "is_epoch": is_epoch}
+        period.update(share=shares.get(number, 1), speed=speeds.get(begin))
         periods.append(dict(period, samples=sizes[n], end=total, tokens=tokens))
     return periods
 
 
-def _blocks(spans, batch, per_epoch, tokens):
-    """Samples of each block, and up to the end of each, where that is stated; else None."""
+def _is_same(start, stop):
+    """Whether two events are of one evaluation: a trainer may begin the next before its end."""
+    first, last = ((each.get("metadata") or {}).get("epoch_num") for each in (start, stop))
+    return first == last or None in (first, last)
+
+
+def _training_s(span, evaluations):
+    """Seconds of a period without the evaluations inside it; None where its begin is lost.
+
+    One that begins with the period is of the period before, and runs beside it.
+    """
+    _, begin, start, end, stop = span
+    if start is None:
+        return None
+    lasted = stop["time_ms"] - start["time_ms"]
+    inside = [
+        (first["time_ms"] - start["time_ms"], last["time_ms"] - first["time_ms"])
+        for _, line, first, end_line, last in evaluations
+        if begin < line and end_line < end
+    ]
+    return (lasted - sum(took for after, took in inside if after > 0.1 * (lasted - took))) / 1000.0
+
+
+def _shares(found):
+    """Times its epochs' own seconds that a block lasted, by the lines of its epochs."""
+    shares = {}
+    for block in found["block"]:
+        epochs = [each for each in found["epoch"] if block[1] < each[1] and each[3] < block[3]]
+        lasted, own = _training_s(block, found["eval"]), _all_s(epochs, found["eval"])
+        shares.update({epoch[3]: lasted / own for epoch in epochs if lasted and own > 0})
+    return shares
+
+
+def _all_s(spans, evaluations):
+    return sum(_training_s(span, evaluations) or 0 for span in spans)
+
+
+def _blocks(spans, evaluated, batch, per_epoch, tokens):
+    """Samples of each block, and up to the end of each, where that is stated; else None.
+
+    `evaluated` has the time and the count of each evaluation.
+    """
     where = [[(each or {}).get("metadata") or {} for each in (s[2], s[4])] for s in spans]
-    starts, stops = ([_count(each[n], "samples_count") for each in where] for n in (0, 1))
+    starts, stops = ([_seen(each[n]) for each in where] for n in (0, 1))
     if None not in stops:
         on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # in the run of the last
         goes_back = any(on[n] and stops[n] <= stops[n - 1] for n in range(1, len(stops)))
@@ -245,8 +307,19 @@ def _blocks(spans, batch, per_epoch, tokens):
             begins[n] = stops[n - 1] if on[n] and stops[n - 1] < stops[n] else begins[n]
         return [None if b is None else stop - b for b, stop in zip(begins, stops)], stops
     counts = [_count(dict(*each[:1], **each[1]), "epoch_count") for each in where]
+    firsts = [each[0].get("first_epoch_num") for each in where]
+    if all(isinstance(first, (int, float)) for first in firsts):
+        between = statistics.median([b - a for a, b in zip(firsts, firsts[1:])] or [0])
+        # Some write 1 for each block, and the epochs that it begins at.
+        counts = [between if 0 < between < (n or 0) < (batch or 0) else n for n in counts]
     if tokens is not None:
         return [count and tokens and count / tokens for count in counts], [None] * len(counts)
+    begins_ms = [(start or stop)["time_ms"] for _, _, start, _, stop in spans]
+    ends = [next((n for at, n in evaluated if at > begin), None) for begin in begins_ms]
+    sizes = [then is not None and now and now - then for then, now in zip([0, *ends], ends)]
+    usual = statistics.median([size or 0 for size in sizes] or [0])
+    if batch and usual >= batch:  # of samples: BERT has no epochs
+        return [size if size and 0 < size < 2 * usual else None for size in sizes], ends
     # Some count samples in these; a batch of epochs is none.
     of_epochs = [
         count * per_epoch if count and per_epoch and count < (batch or 0) else None
@@ -264,11 +337,15 @@ def _stated(period, batch):
     if not batch or steps < 1 or period["seconds"] <= 0:
         return None
     speed, end = steps * batch / period["seconds"], period["end"] / batch
+    tokens = period["tokens"] or 1
+    stated = period["speed"] if isinstance(period["speed"], (int, float)) else speed
     return {
+        "samples": None if period["tokens"] else stated * period["seconds"] / steps,
+        "clocked": (period["seconds"] * max(1, period["share"]), steps * batch * tokens),
         "step": int(end),
         "since": int(end - steps),
         "step_time": period["seconds"] / steps,
         "time_unit": "s",
-        "throughput": speed * (period["tokens"] or 1),
+        "throughput": speed * tokens,
         "unit": "tokens/s" if period["tokens"] else "samples/s",
     }

@@ -29,17 +29,20 @@ def publish(
     """Write the site: series, changes, comparisons, public tables, method; each page also as JSON.
 
     It shows the results that the suites' key `publish` names, and writes only changed files.
+    Exit code 1: a suite's file is wrong; the site has the other suites.
     """
     from nightbench.report.site import SiteWriter, published_suites
     from nightbench.report.site_folder import SiteFolder
     from nightbench.warehouse.site import SiteRepository
 
     began = time.monotonic()
-    suites = published_suites()
+    suites, refused = published_suites()
     made = SiteFolder(folder)
     with closing(common.open_warehouse("nightbench_reader")) as connection:
         count = SiteWriter(suites, SiteRepository(connection, suites), made, url).write()
-    say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.said}")
+    say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.summary}")
     if not count:
         say("no night of these suites has a median yet; manual runs are not published")
     say(f"{time.monotonic() - began:.1f} s; open {made.root}/index.html")
+    if refused:
+        raise refused

@@ -116,7 +116,7 @@ class PodTransport(Transport):
             raise await self._loss(what, str(error)) from error
         except _FileError as error:
             full = error.number in (errno.ENOSPC, errno.EDQUOT)
-            room = await self.room(error.path)
+            room = await self.free_space(error.path)
             raise self.refused(what, str(error), room, need_bytes, full) from error
 
     async def _loss(self, what: str, why: str) -> PodError | NodeUnreachable:

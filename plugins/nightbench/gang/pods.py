@@ -122,13 +122,13 @@ class GangPods:
             if len(alive) == len(self._job.nodes) and not waiting:
                 return alive
             if clock() - began_s > policy.wait_s:
-                raise await self._late(api, waiting, rival, policy.wait_s)
-            if rival is not None and _waits(everyone, rival):
+                raise await self._start_timeout(api, waiting, rival, policy.wait_s)
+            if rival is not None and _has_waiting_pod(everyone, rival):
                 await asyncio.sleep(POLL_S)
                 continue
             rival = has_to_yield(list(alive.values()), everyone, pinned=policy.pinned)
             if rival is not None:
-                self._say(f"yields to {rival}, which waits for machines since before")
+                self._report(f"yields to {rival}, which waits for machines since before")
                 known |= {each.name for each in mine}
                 await self._delete(api, alive.values())
                 created.clear()
@@ -137,7 +137,7 @@ class GangPods:
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
                 said = waits
-                self._say(f"waiting for pods: {waits}")
+                self._report(f"waiting for pods: {waits}")
             await asyncio.sleep(POLL_S)
 
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
@@ -155,7 +155,7 @@ class GangPods:
             manifest = pod(self._job, node, policy, serial, group, shared=self._target.shared)
             await self._answer(partial(api.create_pod, manifest), node.name)
             created.add(manifest["metadata"]["name"])
-            self._say(f"pod {manifest['metadata']['name']} created", node.name)
+            self._report(f"pod {manifest['metadata']['name']} created", node.name)
         return created
 
     async def _lost(
@@ -166,7 +166,7 @@ class GangPods:
         code, why = await self._answer(ask, node)
         return PodError.of_code(self._place(node), why, code)
 
-    async def _late(
+    async def _start_timeout(
         self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
     ) -> PodError:
         """Return the error for pods that do not all run in time."""
@@ -208,7 +208,7 @@ class GangPods:
         try:
             await self.delete()
         except GangError as error:
-            self._say(f"pods could not be deleted: {error}")
+            self._report(f"pods could not be deleted: {error}")
 
     async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
         names = [each.name for each in pods]
@@ -240,7 +240,7 @@ class GangPods:
     def _place(self, node: str) -> _Place:
         return _Place(node, f"{self._target.policy.namespace}/{node}")
 
-    def _say(self, message: str, node: str | None = None) -> None:
+    def _report(self, message: str, node: str | None = None) -> None:
         self._on_event(GangEvent("pod", message, node))
 
 
@@ -250,7 +250,7 @@ class _Place:
     address: str
 
 
-def _waits(pods: Iterable[PodState], job_id: str) -> bool:
+def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
     """Return whether a job has pods of which one has no machine yet."""
     return any(each.competes for each in pods if each.job_id == job_id)
 

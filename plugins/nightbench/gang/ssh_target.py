@@ -49,6 +49,8 @@ class SshTarget:
     """Set where this is the login node of the Slurm cluster that the node belongs to."""
     jump: tuple[SshTarget, ...] = ()
     """Hosts that the connection passes through, the first first."""
+    problem: str | None = None
+    """Why nothing logs in there: its Airflow Connection is missing or damaged."""
 
     def __repr__(self) -> str:
         keys = ["<text>" if "PRIVATE KEY" in key else key for key in self.client_keys]
@@ -101,7 +103,13 @@ def known_keys(
 
 
 async def login_options(target: SshTarget) -> dict[str, Any]:
-    """Return keys, certificates, agent and password as options of `asyncssh.connect`."""
+    """Return keys, certificates, agent and password as options of `asyncssh.connect`.
+
+    Raises:
+        GangError: the target has a problem, or a key, a certificate or an agent cannot be used.
+    """
+    if target.problem is not None:
+        raise GangError(f"node {target.node}: {target.problem}")
     options: dict[str, Any] = {}
     if target.client_keys:
         options["client_keys"] = [_key(target, given) for given in target.client_keys]

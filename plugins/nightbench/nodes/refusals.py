@@ -30,7 +30,7 @@ _OF_ROOT = (
     *("read-only", "noexec", "permission", "rights", "space", "quota", "cannot be written"),
     *("could not make", "could not write", "could not upload", "not a directory"),
 )
-"""Words of problems with `environments.root`."""
+"""Words of problems with `environments.root`, in the error of a file operation there."""
 
 _SLOW = (
     "agent's Python",
@@ -79,13 +79,14 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     for words, what, expected, advice in _LOGIN:
         if any(word in lowered for word in words):
             return fail(what, said, expected, advice)
-    if any(f" s to: {verb} " in said for verb in ("run", "begin")):
+    if any(f" s to: {verb}" in said for verb in ("run ", "begin ", "converse", "follow")):
         what, expected, advice = _SLOW
         return fail(what, said, expected, advice)
     if problem.code in _KINDS:
         what, expected, advice = _KINDS[problem.code]
         return fail(what, said, expected, advice)
-    if any(word in lowered for word in _OF_ROOT):
+    of_files = problem.code is ReasonCode.REMOTE_FAILURE and said.startswith("could not ")
+    if of_files and any(word in lowered for word in _OF_ROOT):
         return of_root(said, cluster.environments.root)
     return fail("access", said, "the node can be checked", "follow the message")
 

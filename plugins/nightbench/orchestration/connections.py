@@ -58,9 +58,10 @@ class PlainConnection:
     extra: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, field_of: Callable[[str], Any], extra: Mapping[str, Any]) -> PlainConnection:
-        """The fields that a function of their names returns, and the extra."""
-        return cls(**{name: field_of(name) for name in _FIELDS}, extra=extra)
+    def of(cls, field_of: Callable[[str], Any], extra: Any) -> PlainConnection:
+        """The fields that a function of their names returns, and the extra if it is an object."""
+        fields = {name: field_of(name) for name in _FIELDS}
+        return cls(**fields, extra=extra if isinstance(extra, dict) else {})
 
     @classmethod
     def of_airflow(cls, known: Any) -> PlainConnection:
@@ -94,7 +95,8 @@ def missing(conn_id: str, named: str = "") -> UserError:
     is_team = control_plane() is ControlPlane.TEAM
     made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP and not is_team else ""
     return UserError(
-        f"connection {conn_id}{named}: no such Airflow Connection. {made}Add it in the UI (Admin, "
+        f"connection {conn_id}{named}: no such Airflow Connection, or Airflow cannot read it. "
+        f"{made}Add it in the UI (Admin, "
         f"Connections), with `{airflow_command()} connections add {quote(conn_id)} …`, or as "
         f"{_variable(conn_id)} in the environment of every Airflow process"
     )

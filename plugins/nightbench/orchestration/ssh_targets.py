@@ -34,15 +34,28 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 
 
+Known = Mapping[str, PlainConnection | UserError]
+"""Connections by their ids; the error of one that is missing or damaged."""
+
+
 def ssh_targets(cluster: Cluster) -> dict[str, Target]:
     """How each node of a cluster is reached, by the node's name.
 
+    A Connection that is missing, is not of type ssh, or knows no host key becomes the problem of
+    the nodes that name it.
+
     Raises:
-        UserError: a Connection is missing, is not of type ssh, or no host key is known.
+        UserError: no node is left.
     """
     cluster = on_this_machine(cluster)
     named = _named_by(cluster)
-    return _targets(cluster, {each: get_connection(each, named) for each in _conn_ids(cluster)})
+    known: dict[str, PlainConnection | UserError] = {}
+    for conn_id in _conn_ids(cluster):
+        try:
+            known[conn_id] = get_connection(conn_id, named)
+        except UserError as error:
+            known[conn_id] = error
+    return _targets(cluster, known)
 
 
 async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Target]:
@@ -56,25 +69,27 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ta
     from airflow.sdk import BaseHook
 
     cluster = await asyncio.to_thread(on_this_machine, cluster, project)
-    known, named = {}, _named_by(cluster)
+    named = _named_by(cluster)
+    known: dict[str, PlainConnection | UserError] = {}
     for conn_id in _conn_ids(cluster):
         try:
             found = await BaseHook.aget_connection(conn_id)
-        except not_found() as error:
-            raise missing(conn_id, named) from error
-        # Airflow's own property masks secrets by a blocking call, which a trigger must not make.
-        extra = _extra(conn_id, found.extra)
-        known[conn_id] = PlainConnection.of(partial(getattr, found), extra)
+            # Airflow's own property masks secrets by a blocking call: a trigger must not make it.
+            extra = _extra(conn_id, found.extra)
+            known[conn_id] = PlainConnection.of(partial(getattr, found), extra)
+        except not_found():
+            known[conn_id] = missing(conn_id, named)
+        except UserError as error:
+            known[conn_id] = error
     return _targets(cluster, known)
 
 
-def _extra(conn_id: str, written: str | None) -> Mapping[str, Any]:
+def _extra(conn_id: str, written: str | None) -> Any:
     """A Connection's extra; broken JSON is reported without its text: it may hold a key."""
     try:
-        found = json.loads(written or "{}")
+        return json.loads(written or "{}")
     except ValueError as error:
         raise UserError(f"connection {conn_id}: its extra is not JSON: {error}") from None
-    return found if isinstance(found, dict) else {}
 
 
 def _named_by(cluster: Cluster) -> str:
@@ -95,19 +110,35 @@ def _conn_ids(cluster: Cluster) -> list[str]:
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
 
 
-def _targets(cluster: Cluster, known: Mapping[str, PlainConnection]) -> dict[str, Target]:
+def _targets(cluster: Cluster, known: Known) -> dict[str, Target]:
     if cluster.kubernetes is not None:
-        return {**pod_targets(cluster, known[cluster.kubernetes.conn_id])}
+        return {**pod_targets(cluster, _usable(known, cluster.kubernetes.conn_id))}
+    from nightbench.gang import SshTarget
+
     found: dict[str, Target] = {}
+    problems: list[UserError] = []
     for node in cluster.nodes:
         host = cluster.slurm.login if cluster.slurm else node.host
         here = _Endpoint(cluster, node.name, host, node.ssh_conn_id, node.port, node.user)
-        hops = []
-        for hop in _hops(cluster, node):
-            there = _Endpoint(cluster, node.name, hop.host, hop.ssh_conn_id, hop.port, None)
-            hops.append(there.target(known[hop.ssh_conn_id], ()))
-        found[node.name] = here.target(known[node.ssh_conn_id], tuple(hops))
+        try:
+            hops = []
+            for hop in _hops(cluster, node):
+                there = _Endpoint(cluster, node.name, hop.host, hop.ssh_conn_id, hop.port, None)
+                hops.append(there.target(_usable(known, hop.ssh_conn_id), ()))
+            found[node.name] = here.target(_usable(known, node.ssh_conn_id), tuple(hops))
+        except UserError as error:
+            problems.append(error)
+            found[node.name] = SshTarget(node.name, host, b"", problem=str(error))
+    if len(problems) == len(cluster.nodes):
+        raise problems[0]
     return found
+
+
+def _usable(known: Known, conn_id: str) -> PlainConnection:
+    connection = known[conn_id]
+    if isinstance(connection, UserError):
+        raise connection
+    return connection
 
 
 @dataclass(frozen=True)

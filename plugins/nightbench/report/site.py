@@ -12,11 +12,10 @@ from typing import Any
 from jinja2 import Template
 
 from nightbench.config import find_suites, load_catalog, load_suite, locations
-from nightbench.config.source import read_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite
 from nightbench.core.model.alerts import CauseKind, ConfirmationResult
-from nightbench.core.own_files import PACKAGE
+from nightbench.core.package_files import PACKAGE
 from nightbench.core.sentences import CAUSE_LABELS
 from nightbench.report.run_report import templates
 from nightbench.report.site_folder import SiteFolder
@@ -28,7 +27,6 @@ from nightbench.report.site_series import (
     change_document,
     five_digits,
     hardware_text,
-    held_from,
     our_figure,
     reference_document,
     scaling,
@@ -36,6 +34,7 @@ from nightbench.report.site_series import (
     series_of,
     series_plots,
     suite_document,
+    value_starts,
     version_key,
     work_digest,
 )
@@ -49,25 +48,30 @@ NEWEST = 20
 """Changes on the first page; the feed has five times as many."""
 
 
-def published_suites() -> list[Suite]:
-    """Return the suites with `publish`, by name.
+def published_suites() -> tuple[list[Suite], UserError | None]:
+    """Return the suites with `publish`, by name, and the error to raise once they are published.
+
+    A suite whose file is wrong publishes nothing, as its `publish` may be what is wrong.
 
     Raises:
-        UserError: a file of a suite is wrong, so that nobody knows what may leave; or none has it.
+        UserError: no suite is left.
     """
-    catalog = load_catalog()
-    paths = find_suites(locations.dags_folder())
-    found = [
-        load_suite(path, catalog)
-        for path in paths.values()
-        if read_document(path).data.get("publish") is not None
-    ]
-    if not found:
+    catalog, loaded, wrong = load_catalog(), [], []
+    for path in find_suites(locations.dags_folder()).values():
+        try:
+            loaded.append(load_suite(path, catalog))
+        except UserError as error:
+            wrong.append(str(error))
+    found = [suite for suite in loaded if suite.publish is not None]
+    if not found and not wrong:
         raise UserError(
             f"{locations.dags_folder() / 'suites'}: found no suite with `publish:`; expected at "
             "least one, such as `publish: {}` (docs/publish.md). Without it nothing leaves"
         )
-    return found
+    refused = UserError("not published: " + "\n".join(wrong)) if wrong else None
+    if refused and not found:
+        raise refused
+    return found, refused
 
 
 class SiteWriter:
@@ -159,10 +163,10 @@ class SiteWriter:
                 },
                 "n": points["n"],
             },
-            "versions": held_from(points["version"]),
-            "builds": held_from(points["build"]),
-            "definitions": held_from(points["definition"]),
-            "nodes": held_from(points["node_names"]),
+            "versions": value_starts(points["version"]),
+            "builds": value_starts(points["build"]),
+            "definitions": value_starts(points["definition"]),
+            "nodes": value_starts(points["node_names"]),
             "changes": [change_document(change) for change in one.changes],
             "published": [reference_document(each) for each in beside],
         }

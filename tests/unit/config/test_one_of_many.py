@@ -19,6 +19,7 @@ from nightbench.config.suite_heads import (
 )
 from nightbench.core.printable import escaped
 from nightbench.night.scheduled_suites import scheduled_suites
+from nightbench.report.site import published_suites
 
 REPO = Path(__file__).resolve().parents[3]
 LINE, WORKLOAD = "benchmarks/frameworks/jax", "benchmarks/workloads/vgg16"
@@ -81,6 +82,21 @@ def test_the_others_are_read_and_the_damaged_one_is_named(
     assert {"pytorch", "jax"} <= {*framework_names(*lines)}
     assert command_lines(*lines) == ("external",)
     assert workload_scales(*lines)["bert_base"] != []
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_others_are_published_and_the_damaged_one_is_named(root: Path, damage: str) -> None:
+    suites = root / "dags" / "suites"
+    for name in ("by_hand", "nightly_cpu", "nightly_wide"):
+        with (suites / f"{name}.yaml").open("a") as file:
+            file.write("publish: {}\n")
+    found, refused = published_suites()
+    assert [suite.name for suite in found] == ["by_hand", "nightly_cpu", "nightly_wide"]
+    assert "nightly_wide.yaml" not in str(refused)
+    DAMAGES[damage](suites / "nightly_wide.yaml")
+    found, refused = published_suites()
+    assert [suite.name for suite in found] == ["by_hand", "nightly_cpu"]
+    assert "nightly_wide.yaml" in str(refused)
 
 
 @pytest.mark.parametrize("name", NAMES)

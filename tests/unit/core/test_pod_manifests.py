@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import kubernetes_validate
 import pytest
-from tests.unit.sleeping import sleeping_job
+from tests.jobs import sleeping_job
 
 from nightbench.core.model import Cluster, KubernetesPolicy, Node
 from nightbench.core.pod_manifests import pod, rights

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import FakeKubernetes, running, waiting
 from tests.unit.gang.test_pods import CLUSTER, on
-from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.gang import pods

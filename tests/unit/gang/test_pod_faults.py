@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import FakeKubernetes, running, unschedulable
 from tests.unit.gang.test_pods import CLUSTER, POLICY, on
-from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.model import CaseStatus, JobSpec, KubernetesPolicy, ReasonCode
 from nightbench.gang import case_runner, cleanup, pods, provisioning

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import (
     FakeKubernetes,
     running,
     unschedulable,
     waiting,
 )
-from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.model import (
     Cluster,

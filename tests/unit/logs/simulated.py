@@ -446,6 +446,67 @@ def mlperf_blocks(run: Training) -> Lines:
         clock += 30 if run.evaluated(n) else 0
 
 
+def mlperf_evaluations(run: Training) -> Lines:
+    """Blocks that name steps or no number epochs; the evaluations behind them count samples."""
+    yield from _mlperf_head(run, train_samples=10**9)
+    clock, evaluations = 0.0, []
+    for n, (since, step) in enumerate(run.lines()):
+        of_steps = {"first_epoch_num": since, "epoch_count": step - since}
+        where = of_steps if run.evaluates else {"first_epoch_num": n, "epoch_count": 1}
+        yield event("block_start", n, clock, **where), -1
+        clock += run.seconds(since, step)
+        yield event("block_stop", n, clock, first_epoch_num=since), since
+        evaluations.append(event("eval_accuracy", 0.5, clock, epoch_num=step * run.batch))
+        yield "" if run.evaluates else evaluations[-1], -1
+        clock += 3
+    yield "".join(evaluations if run.evaluates else []), -1
+    yield event("eval_samples", 10_000, clock), -1
+
+
+def mlperf_jax(run: Training) -> Lines:
+    """Blocks of one epoch each by their own words, with the samples seen since the beginning."""
+    yield from _mlperf_head(run, train_samples=10**9)
+    clock = 0.0
+    for since, step in run.lines():
+        for key, seen in (("block_start", since), ("block_stop", step)):
+            where = {"epoch_count": 1, "train_samples_since_beginning": seen * run.batch}
+            yield event(key, None, clock, **where), since if key == "block_stop" else -1
+            clock += run.seconds(since, step) if key == "block_start" else 0.2
+
+
+def mlperf_evaluated_epochs(run: Training) -> Lines:
+    """Epochs that hold their evaluation; their speed without it is an event of its own."""
+    yield from _mlperf_head(run, train_samples=run.epoch * run.batch)
+    clock = 0.0
+    for epoch in range(2 + run.steps // run.epoch):
+        since, step = (n * run.epoch for n in (epoch, epoch + 1))
+        yield event("epoch_start", None, clock, epoch_num=epoch), -1
+        clock += run.seconds(since, step)
+        speed = run.epoch * run.batch / run.seconds(since, step)
+        yield event("throughput", speed, clock, epoch_num=epoch), -1
+        yield event("eval_start", None, clock, epoch_num=epoch), -1
+        clock += 30 if run.evaluates else 0
+        yield event("eval_stop", None, clock, epoch_num=epoch), -1
+        yield event("epoch_stop", None, clock, epoch_num=epoch), since
+
+
+def mlperf_parts_of_epochs(run: Training) -> Lines:
+    """Blocks of one epoch each by their own words, that begin at parts of epochs.
+
+    The evaluation of the block before runs beside the training.
+    """
+    parts = 20
+    yield from _mlperf_head(run, train_samples=run.every * run.batch * parts)
+    clock = 0.0
+    for n, (since, step) in enumerate(run.lines()):
+        yield event("block_start", None, clock, first_epoch_num=1 + n / parts, epoch_count=1), -1
+        yield event("eval_start", None, clock + 0.002, epoch_num=1 + n / parts), -1
+        lasted = run.seconds(since, step)
+        yield event("eval_stop", None, clock + lasted / 2, epoch_num=1 + n / parts), -1
+        clock += lasted
+        yield event("block_stop", None, clock, first_epoch_num=1 + n / parts), since
+
+
 def mlperf_tokens(run: Training) -> Lines:
     """GPT-3: counts of tokens, in the names of samples and epochs."""
     said = {"submission_benchmark": "gpt3", "max_sequence_length": LENGTH}
@@ -518,6 +579,10 @@ TRAINERS = {
     "mlperf_steps": Trainer("mlperf", mlperf_steps),
     "mlperf_own_blocks": Trainer("mlperf", mlperf_own_blocks, resumes=False),
     "mlperf_blocks": Trainer("mlperf", mlperf_blocks, _examples),
+    "mlperf_evaluations": Trainer("mlperf", mlperf_evaluations, _examples, resumes=False),
+    "mlperf_jax": Trainer("mlperf", mlperf_jax, _examples, resumes=False),
+    "mlperf_evaluated_epochs": Trainer("mlperf", mlperf_evaluated_epochs, _examples, resumes=False),
+    "mlperf_parts_of_epochs": Trainer("mlperf", mlperf_parts_of_epochs, _examples, resumes=False),
     "mlperf_tokens": Trainer(
         "mlperf", mlperf_tokens, lambda run: run.batch * LENGTH, resumes=False
     ),

@@ -431,6 +431,35 @@ def test_figures_of_a_step_may_be_events_of_their_own():
         reading.read("mlperf", "".join(line * 2 for line in log.splitlines(keepends=True)))
 
 
+def test_one_for_each_epoch_is_no_speed_in_samples():
+    """Minigo states epochs a second, of no batch."""
+    log = "".join(
+        samples.mlperf_event("tracked_stats", {"throughput": 0.02 - n / 10_000}, n * 50_000, step=n)
+        for n in range(18, 40)
+    )
+    with pytest.raises(reading.LogError, match="give --unit"):
+        reading.read("mlperf", log)
+    assert reading.read("mlperf", log, {"unit": "epochs"}).unit == "epochs"
+
+
+@pytest.mark.parametrize(("in_block_s", "stated"), [(1.0, 64.0), (9.0, 64.0), (1.0, 16.0)])
+def test_epochs_that_contradict_their_block_or_their_speed_are_refused(in_block_s, stated):
+    """A trainer that writes before its devices are done, and one that states batches as samples."""
+    event = samples.mlperf_event
+    log = event("global_batch_size", 16) + event("train_samples", 64)
+    for epoch in range(5):
+        at_ms = epoch * 10_000
+        log += event("block_start", None, at_ms)
+        log += event("epoch_start", None, at_ms) + event("epoch_stop", None, at_ms + 1_000)
+        log += event("throughput", stated)
+        log += event("block_stop", None, at_ms + round(in_block_s * 1_000))
+    if (in_block_s, stated) == (1.0, 64.0):
+        assert [record.throughput for record in reading.read("mlperf", log).records] == [64] * 5
+        return
+    with pytest.raises(reading.LogError, match="5 contradicts itself"):
+        reading.read("mlperf", log)
+
+
 def test_blocks_that_count_epochs():
     event = samples.mlperf_event
     log = event("global_batch_size", 16) + event("train_samples", 1600)

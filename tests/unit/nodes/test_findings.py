@@ -370,12 +370,37 @@ def test_neighbours_are_named(seen, action, level):
             "environments.python",
         ),
         (
+            ReasonCode.NODE_UNREACHABLE,
+            "no answer within 30 s to: converse",
+            "agent's Python",
+            "environments.python",
+        ),
+        (
             ReasonCode.REMOTE_FAILURE,
             "the login shell did not run `sh` (exit 1); its output: ''. Is the shell nologin?",
             "access",
             "follow the message",
         ),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "install -d"),
+        (
+            ReasonCode.CONTROLLER_ERROR,
+            "node n1 (a:22): private key /k cannot be used: Permission denied. Check the path, its "
+            "rights and the passphrase of the connection",
+            "access",
+            "follow the message",
+        ),
+        (
+            ReasonCode.REMOTE_FAILURE,
+            "the login shell did not run `sh` (exit 126); its output: 'Permission denied'",
+            "access",
+            "follow the message",
+        ),
+        (
+            ReasonCode.REMOTE_FAILURE,
+            "SFTP does not begin (no space for packets). Does a login file print something?",
+            "access",
+            "follow the message",
+        ),
     ],
 )
 def test_node_that_cannot_be_looked_at(code, problem, what, advice):

@@ -38,7 +38,7 @@ def test_the_site_is_read_with_the_rights_of_a_reader_and_written_to_its_place(
 
     suite = Suite("demo", "somebody", "local", (), publish=Publication())
     monkeypatch.setattr(verdict_dags, "connect", connect)
-    monkeypatch.setattr(site, "published_suites", lambda: [suite])
+    monkeypatch.setattr(site, "published_suites", lambda: ([suite], None))
     monkeypatch.setattr(SiteRepository, "shown", lambda *_: [])
     monkeypatch.setenv("NIGHTBENCH_SITE", str(tmp_path / "site"))
     monkeypatch.setenv("NIGHTBENCH_SITE_URL", "https://bench.example")

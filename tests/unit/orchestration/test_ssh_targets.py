@@ -11,6 +11,8 @@ import pytest
 from nightbench.config.clusters import OF_FILE
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
+from nightbench.gang import GangError
+from nightbench.gang.ssh_login import connect
 from nightbench.orchestration.ssh_targets import ssh_targets, ssh_targets_async
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE6Z2wWbFZ0Zx8bS3bPSl8xwTR3bUEdaXvW6sDZs1234"
@@ -100,3 +102,34 @@ async def test_host_keys_of_a_stored_cluster_come_from_this_machines_file(
     stored = Cluster("c", (Node("n", "n", "gpu"),), known_hosts=OF_FILE)
     for found in (ssh_targets(stored), await ssh_targets_async(stored)):
         assert found["n"].known_hosts == str(folder / "c.known_hosts")
+
+
+DAMAGED = {
+    "missing": ("", "no such Airflow Connection"),
+    "no JSON": ("{", "Airflow cannot read it"),
+    "another type": ('{"conn_type": "http"}', "expected ssh"),
+    "a port": ('{"conn_type": "ssh", "port": 70000}', "expected 1 to 65535"),
+    "an extra that is a list": ('{"conn_type": "ssh", "extra": "[]"}', "no host key is known"),
+    "an extra that is no JSON": ('{"conn_type": "ssh", "extra": "{"}', "connection damaged"),
+    "no host key": ('{"conn_type": "ssh", "login": "me"}', "no host key is known"),
+    "a host key": ('{"conn_type": "ssh", "extra": {"host_key": 7}}', "host_key: found"),
+    "a login": ('{"conn_type": "ssh", "login": "a b"}', "login: found"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize("is_hop", [False, True])
+async def test_a_damaged_connection_costs_its_own_node_alone(
+    monkeypatch: pytest.MonkeyPatch, damage: str, is_hop: bool
+) -> None:
+    document, said = DAMAGED[damage]
+    monkeypatch.setenv("AIRFLOW_CONN_DAMAGED", document)
+    connection(monkeypatch, "gpu", "bench")
+    through = (JumpHost(host="gate", ssh_conn_id="damaged"),)
+    damaged = Node("n2", "gpu02", "gpu", jump=through) if is_hop else Node("n2", "gpu02", "damaged")
+    cluster = Cluster("c", (Node("n1", "gpu01", "gpu"), damaged, Node("n3", "gpu03", "gpu")))
+    for targets in (ssh_targets(cluster), await ssh_targets_async(cluster)):
+        assert [targets[name].problem for name in ("n1", "n3")] == [None, None]
+        assert said in str(targets["n2"].problem)
+        with pytest.raises(GangError, match="node n2: "):
+            await connect(targets["n2"])
