@@ -82,20 +82,21 @@ select
     last.run_at as planned_at,
     count(*) as nights
 from raw.alert as alert
-inner join raw.run as run on run.run_id = alert.last_run_id
+inner join raw.run as run on alert.last_run_id = run.run_id
 inner join raw.series as series
-    on series.case_id = alert.case_id and series.cluster = alert.cluster
-cross join lateral (
-    select max(planned.run_at) as run_at
-    from raw.planned_case as planned
-    where planned.series_key = series.series_key
-) as last
+    on alert.case_id = series.case_id and alert.cluster = series.cluster
+cross join
+    lateral (
+        select max(planned.run_at) as run_at
+        from raw.planned_case as planned
+        where planned.series_key = series.series_key
+    ) as last
 inner join raw.run as night
     on
-        night.suite = run.suite
-        and night.cluster = alert.cluster
+        run.suite = night.suite
+        and alert.cluster = night.cluster
         and night.run_kind = 'nightly'
-        and night.started_at > last.run_at
+        and last.run_at < night.started_at
 where alert.state in ('open', 'acknowledged')
 group by alert.alert_id, run.suite, last.run_at
 order by alert.alert_id;

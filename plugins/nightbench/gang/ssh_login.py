@@ -138,7 +138,7 @@ async def _login(
     known = False
     try:
         options = await login_options(target)
-        trusted, authorities, _ = known_keys(target)
+        trusted, authorities, revoked = known_keys(target)
         known = bool(trusted or authorities)
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             connection = await asyncssh.connect(
@@ -146,7 +146,7 @@ async def _login(
                 target.port,
                 tunnel=below,
                 username=target.login,
-                known_hosts=target.known_hosts,
+                known_hosts=(list(trusted), list(authorities), list(revoked)),
                 config=None,
                 client_factory=lambda: client,
                 login_timeout=CONNECT_TIMEOUT_S,
@@ -244,6 +244,8 @@ def _host_key_rejected(
 ) -> str:
     source = "known_hosts" if isinstance(target.known_hosts, bytes) else target.known_hosts
     name = target.known_hosts_name
+    if "key is revoked" in str(error):
+        return f"host key is REVOKED (`@revoked` in {source}). Give the host a new key"
     if rejected is None:
         return (
             f"its host certificate is not accepted: {error}. Check that {source} has its "
