@@ -71,6 +71,31 @@ def test_a_server_that_stays_away_is_a_node_that_does_not_answer(
         on(fake, work)
 
 
+def test_a_server_whose_name_has_no_address_is_a_node_that_does_not_answer(
+    fake: FakeKubernetes, job: JobSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "AWAY_S", 0.05)
+
+    async def work(targets: dict[str, PodTarget]) -> None:
+        text = (targets["n1"].access.text or "").replace("127.0.0.1", "no-such-host.invalid")
+        unknown = dataclasses.replace(targets["n1"].access, text=text)
+        lost = {name: dataclasses.replace(each, access=unknown) for name, each in targets.items()}
+        await GangPods(job, lost).create()
+
+    with pytest.raises(NodeUnreachable, match=r"no-such-host\.invalid"):
+        on(fake, work)
+
+
+def test_a_namespace_that_is_being_deleted_refuses_pods_in_its_own_words(
+    fake: FakeKubernetes, job: JobSpec
+) -> None:
+    said = "unable to create new content in namespace bench because it is being terminated"
+    fake.refusal = (403, said)
+    with pytest.raises(PodError, match=said) as refused:
+        on(fake, lambda targets: GangPods(job, targets).create())
+    assert refused.value.code is ReasonCode.API_FORBIDDEN
+
+
 # --- pods that are deleted -------------------------------------------------------------------
 
 

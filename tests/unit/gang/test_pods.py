@@ -167,9 +167,10 @@ def test_a_pod_that_is_gone_is_told_from_a_lost_stream(fake: FakeKubernetes, job
         await GangPods(job, targets).create()
         node = shared_transport(targets["n1"].of_job(job.job_id))
         await node.exists("/")
-        fake.exec_error = (500, "the kubelet does not answer")
-        with pytest.raises(NodeUnreachable, match="stream lost"):
-            await node.run(["true"], timeout_s=30)
+        for status in (429, 500):
+            fake.exec_error = (status, "the kubelet does not answer")
+            with pytest.raises(NodeUnreachable, match="stream lost"):
+                await node.run(["true"], timeout_s=30)
         fake.exec_error = None
         assert await node.exists("/")
         fake.pods.clear()
