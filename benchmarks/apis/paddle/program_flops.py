@@ -4,7 +4,7 @@ import numpy
 
 
 def product(y, made):
-    """Of matrices: `y` has what is summed up once, and the columns of the result."""
+    """The multiply-adds of a matrix product; of `y`, all but the columns are summed up."""
     return made.size * (y.size // int(numpy.prod(y.shape[:-2])) // made.shape[-1])
 
 
