@@ -19,8 +19,8 @@ ALONE_LIMIT_S = 5.0
 """Time in which the gradients of a trainer that steps alone must show in what it pulls."""
 
 ALONE_STEPS = 30
-"""Steps that it has for that at least, however long they take: some clients send the gradients of
-a dozen steps at once, and a busy machine needs seconds for one look at the weights."""
+"""Steps that it has for that at least, however long they take. Some clients send the gradients of a
+dozen steps at once, and a busy machine needs seconds for one look at the weights."""
 
 SETTLE_S = 0.05
 """Time between two looks at weights that no trainer changes any more."""

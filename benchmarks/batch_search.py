@@ -29,7 +29,7 @@ OUT_OF_MEMORY = (
     *("out of memory", "outofmemory", "memoryerror", "bad_alloc", "resource_exhausted"),
     *("can't allocate memory", "cannot allocate memory", "failed to allocate", "std::length_error"),
 )
-"""What frameworks write, in lower case."""
+"""Error texts of frameworks, in lower case."""
 
 
 def names_memory(text):

@@ -22,8 +22,8 @@ DRAIN_LIMIT_S = 120.0
 """Time for which a trainer keeps stepping after its window, while others still measure."""
 
 MARGIN = 1.05
-"""Rank 0 decides for all, and another rank's window may be a few milliseconds shorter than its
-own: it aims so much beyond the minimum time that all of them reach it."""
+"""Rank 0 decides for all, and another rank's window may be a few milliseconds shorter than its own.
+It aims so much beyond the minimum time that all of them reach it."""
 
 
 class Measured:

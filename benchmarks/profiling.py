@@ -11,7 +11,7 @@ import time
 
 MOST_OPERATORS = 300
 MOST_STACKS = 1500
-"""The longest are kept: a profile travels inside rank.json. What is left out is stated."""
+"""The longest are kept: a profile travels inside rank.json. The number of others is stated."""
 
 
 def profile(trainer, runtime, steps):

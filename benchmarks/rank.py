@@ -69,10 +69,10 @@ class Context:
         self.experts = spec.get("expert", {}).get("modules")
         """The network's modules whose weights have experts in their first dimension."""
         self.ends = spec.get("pipeline")
-        """What the first and the last stage of a `pipeline` have beside layers."""
+        """Modules of the first and the last stage of a `pipeline` in addition to layers."""
         self.seed = job["workload"]["seed"]
         self.tell_progress = lambda: None
-        """Records that this process goes on, where it takes long beside the measured steps."""
+        """Records that this process continues, for long work outside the measured steps."""
         self.role = self.process["role"]
         self.rank = self.process["rank"]
         self.measured = self.process["measured"]

@@ -29,7 +29,14 @@ SINGLY = tuple(
     f"integration/test_{name}.py"
     for name in (
         *("dgc", "first_step", "work_done", "gpu_precisions", "modes_used"),
-        *("parameter_servers", "ranks_agree", "recompute", "sharding", "splits", "weights_move"),
+        *(
+            "parameter_servers",
+            "ranks_agree",
+            "parallelism",
+            "recompute",
+            "sharding",
+            "weights_move",
+        ),
     )
 )
 """Files of integration/ that start no servers: their tests train for up to minutes each, with

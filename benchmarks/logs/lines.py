@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 Fields = Dict[str, Any]
-"""What a line states, by name; see `logs.reading.read`."""
+"""Values that a line states, by name; see `logs.reading.read`."""
 Row = Tuple[int, Optional[Fields]]
 """Number of a line that claims to state a step, and what it states; None where it is damaged."""
 
@@ -30,7 +30,7 @@ _MARKS = (
     _NAME + r"[\w.]{0,40}-[\w.-]{0,40}\d:(?=\s)",  # pdsh, of a host whose name has a dash
 )
 TAG = re.compile(r"^\s*((?:(?:{})(?:\s?:)?\s?){{1,3}})".format("|".join(_MARKS)), re.IGNORECASE)
-"""What stands before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
+"""Text before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
 
 _DRAWN_AGAIN = re.compile(r"\r|\x08+")
 _COLOURS = (  # Each begins with a text that re can look for.

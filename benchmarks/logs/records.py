@@ -16,10 +16,10 @@ CONTRADICTION = 0.1
 """Relative difference of what one line states twice: samples, and throughput by step time."""
 
 MOST_PAUSED = 2.0
-"""Times the steps' own duration that the log's clock may state: evaluations lie between."""
+"""Times the steps' own duration that the log's clock may state: evaluations are between."""
 
 ABSURD = 50.0
-"""Times the median, or part of it, beyond which a figure is left out."""
+"""Times the median, or part of it, beyond which a value is left out."""
 
 SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
 EXAMPLES = ("examples", "images", "samples", "seq", "sequences")
@@ -48,10 +48,10 @@ class Record:
 
     line: int
     segment: int = 0
-    """Steps of different segments cannot be subtracted: how many lie between is not stated."""
+    """Steps of different segments cannot be subtracted: the number between is not stated."""
     step: Optional[int] = None
     begun: int = 0
-    """Steps of this run before the first one that its figures are of, at least."""
+    """Steps of this run before the first one that its values cover, at least."""
     done: int = 0
     """Steps of this run up to its own, at least."""
     whole: bool = False

@@ -10,7 +10,7 @@ from logs.records import Record
 from logs.writers import OTHER_PROCESS
 
 State = Tuple[Fields, Record]
-"""What a line states, and its record."""
+"""Values that a line states, and its record."""
 
 LEAST_RUN = 3
 """Lines of a run: what goes back after fewer are several processes."""

@@ -75,7 +75,7 @@ def write_json(path: str, document: Any, durable: bool = False) -> None:
 
 
 _CLOSED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP)
-"""What a file that is absent or closed to this user gives; a disk that fails gives another."""
+"""Errors of a file that is absent or closed to this user; a disk that fails gives another."""
 
 
 def read_json(path: str) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from nodeside.files import AgentError
 
 FOLDER = os.path.join("lib", "nightbench")
-"""Of the environment: holds the copies."""
+"""Folder of the environment with the copies."""
 
 _LOAD = "import ctypes, os, sys; ctypes.CDLL(os.path.join(sys.prefix, {!r}))\n"
 """A line that `site` executes when the interpreter starts."""

@@ -50,7 +50,7 @@ class ProcessScan(NamedTuple):
     from_s: float
     to_s: float
     harmless: float
-    """Of kernel threads, and of processes of the job that `Sample.own` does not count."""
+    """CPU time of kernel threads, and of processes of the job that `Sample.own` does not count."""
     foreign: dict[int, float]
     """pid -> ticks on the job's cores."""
 

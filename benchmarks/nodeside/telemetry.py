@@ -18,7 +18,7 @@ from nodeside.system import memory_state
 
 INTERVAL_S = 1.0
 STALE_S = 5.0
-"""What nvidia-smi said of a GPU is left out of samples when it is older."""
+"""Older answers of nvidia-smi are left out of samples."""
 
 POWERCAP = "NIGHTBENCH_POWERCAP"
 """Environment variable: another folder than /sys/class/powercap."""

@@ -18,7 +18,7 @@ from nightbench.local.airflow_api import AirflowApi
 PASSWORDS = Path("/run/secrets/ui_passwords")
 POLL_S = 5.0
 LINES = 12
-"""Of the log of a task that failed."""
+"""Lines from the log of a failed task."""
 WAIT_S = 120.0
 """For the DAGs to be read after a start."""
 

@@ -1,4 +1,4 @@
--- What was planned and what came back. `> 0 and < 'infinity'` also refuses NaN, which PostgreSQL
+-- Plans and results. `> 0 and < 'infinity'` also refuses NaN, which PostgreSQL
 -- sorts above infinity. Times are seconds, sizes are bytes, throughput is in units of work per
 -- second. Results are partitioned by the month in which their run started (`run_at`).
 create table raw.planned_case (

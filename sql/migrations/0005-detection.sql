@@ -1,4 +1,4 @@
--- What nights said of series beside verdicts: noise, drift, and how good the detector is.
+-- Findings of nights in addition to verdicts: noise, drift, and the grades of the detector.
 create table raw.noise_event (
     case_id text not null,
     cluster text not null,
@@ -38,8 +38,8 @@ for each statement execute function triage.refuse_noise_rewriting();
 revoke execute on function triage.refuse_noise_rewriting from public;
 revoke update on raw.noise_event from nightbench_loader;
 
--- A series that creeps for weeks is told once, and again when it has crept on. No night of it is a
--- change, so it is no alert.
+-- A series that drifts for weeks is reported once, and again when it has drifted further. No night
+-- of it is a change, so it is no alert.
 create table raw.drift (
     case_id text not null,
     cluster text not null,

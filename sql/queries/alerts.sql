@@ -1,7 +1,7 @@
 -- Alerts: their life, what people do with them, and their history.
 
 -- name: touch_alert(kind, sentence, value, baseline, change, run_id, case_id, cluster, metric)
--- Gives a live alert kind, sentence and figures of another run that confirms it.
+-- Gives a live alert kind, sentence and values of another run that confirms it.
 select alert.alert_id
 from raw.alert
 cross join
@@ -35,7 +35,7 @@ order by opened_at desc, alert_id desc
 limit :max_rows;
 
 -- name: live_alerts(cluster)
--- What the live alerts of a cluster are ranked by.
+-- Columns by which the live alerts of a cluster are ranked.
 select
     alert_id,
     group_key,
@@ -48,8 +48,8 @@ from marts.fct_alert
 where cluster = :cluster and state in ('open', 'acknowledged');
 
 -- name: continuing_alerts(cluster)
--- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose
--- event goes on.
+-- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose event
+-- continues.
 select
     case_id,
     cluster,
@@ -74,6 +74,33 @@ where
     )
 order by opened_at asc, alert_id asc;
 
+-- name: unmeasured_alerts()
+-- Live alerts of series that no later night of their suite has planned, and how many there are.
+select
+    alert.alert_id,
+    run.suite,
+    last.run_at as planned_at,
+    count(*) as nights
+from raw.alert as alert
+inner join raw.run as run on alert.last_run_id = run.run_id
+inner join raw.series as series
+    on alert.case_id = series.case_id and alert.cluster = series.cluster
+cross join
+    lateral (
+        select max(planned.run_at) as run_at
+        from raw.planned_case as planned
+        where planned.series_key = series.series_key
+    ) as last
+inner join raw.run as night
+    on
+        run.suite = night.suite
+        and alert.cluster = night.cluster
+        and night.run_kind = 'nightly'
+        and last.run_at < night.started_at
+where alert.state in ('open', 'acknowledged')
+group by alert.alert_id, run.suite, last.run_at
+order by alert.alert_id;
+
 -- name: alert_events(alert_id)
 -- The history of an alert, oldest first.
 select *
@@ -89,7 +116,7 @@ where what = 'moved'
 order by event_id;
 
 -- name: regressions()
--- Every alert on a fall: the run that opened it, and the last run that confirmed it.
+-- Every alert on a drop: the run that opened it, and the last run that confirmed it.
 select
     a.alert_id,
     a.case_id,
@@ -104,7 +131,8 @@ where a.verdict = 'regressed'
 order by a.alert_id;
 
 -- name: live_shared_changes(cluster)
--- Shared movements whose alert is live, or dismissed while its event goes on; the earliest run first.
+-- Shared changes whose alert is live, or dismissed while its event continues; the earliest run
+-- first.
 select
     a.alert_id,
     a.case_id,
@@ -112,7 +140,7 @@ select
     m.name,
     m.since,
     m.members
-from raw.shared_movement as m
+from raw.shared_change as m
 inner join raw.alert as a on m.alert_id = a.alert_id
 inner join raw.run as r on m.run_id = r.run_id
 where
@@ -124,12 +152,12 @@ where
 order by a.alert_id asc, r.started_at asc;
 
 -- name: shared_changes_of_alerts(alert_ids)
--- The newest shared movement of each of some alerts.
+-- The newest shared change of each of some alerts.
 select distinct on (m.alert_id)
     m.alert_id,
     m.sentence,
     m.members
-from raw.shared_movement as m
+from raw.shared_change as m
 inner join raw.run as r on m.run_id = r.run_id
 where m.alert_id = any(:alert_ids)
 order by m.alert_id asc, r.started_at desc;

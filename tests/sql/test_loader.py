@@ -42,7 +42,7 @@ OTHERS = [
     *("alert_cause", "alert_rank", "deadline_check"),
     *("delivery", "detector_grade", "experiment"),
     *("drift", "lock", "message", "month", "night", "night_pair", "noise_event"),
-    *("shared_movement", "suite_watch"),
+    *("shared_change", "suite_watch"),
 ]
 """Of what is made of results: their keepers have tests of their own."""
 

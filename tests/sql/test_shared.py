@@ -129,7 +129,7 @@ def test_six_series_of_a_slow_node_are_one_alert_that_names_them(
     (message,) = inbox.messages
     assert "node n1: 6 of 6 series slower by" in message["title"]
     assert all(case.case_id in message["message"] for case in ON_N1)
-    (movement,) = rows("select * from marts.fct_shared_movement")
+    (movement,) = rows("select * from marts.fct_shared_change")
     assert (movement["factor"], movement["name"]) == ("node", "n1")
     assert movement["low"] < -0.04 < movement["high"]
     assert movement["alert_id"] == alert["alert_id"]

@@ -40,7 +40,7 @@ INPUTS: dict[str, str] = json.loads(os.environ.get("NIGHTBENCH_INPUTS") or "{}")
 
 
 class Fault(Exception):
-    """What ends the job with exit code 2."""
+    """An error that ends the job with exit code 2."""
 
 
 def setting(name: str, default: str = "") -> str:

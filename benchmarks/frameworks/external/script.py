@@ -35,7 +35,7 @@ GRACE_S = 5.0
 """Time in which the others may have ended, where a script fails; and from SIGTERM to SIGKILL."""
 
 AGAIN = 1.2
-"""A log is read again once it has grown by so much: the script's cores are not ours."""
+"""A log is read again once it has grown by so much: the script's cores are left to the script."""
 
 SETTLED = 20
 """Lines after which a log that cannot be read is given up."""

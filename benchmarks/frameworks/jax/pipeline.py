@@ -13,7 +13,7 @@ from frameworks.jax.scopes import gathered_again
 from jax import numpy as jnp
 
 AXIS = "stages"
-"""Of the mesh."""
+"""Axis of the mesh."""
 
 
 class Stages:

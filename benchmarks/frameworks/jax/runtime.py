@@ -31,7 +31,7 @@ class Runtime(Base):
         self.gpu = context.device is not None
         jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
         self.pending = None
-        """What the last step returns; the trainer sets it, `device_sync` waits for it."""
+        """Result of the last step; the trainer sets it, `device_sync` waits for it."""
         self.queued = deque()
         """Marks, each a step's loss and when it was there, of steps that may not have ended."""
         if not context.grouped:

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
-"""On GPUs JAX computes products of float32 in TF32 unless it is told otherwise."""
+"""On GPUs JAX computes products of float32 in TF32 by default."""
 
 TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 

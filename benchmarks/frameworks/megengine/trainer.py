@@ -27,7 +27,7 @@ def momentum(parameters, params):
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
 
 SCALE = 65536.0
-"""What a loss in float16 is multiplied by at first; it halves where a gradient is not finite."""
+"""First factor of a loss in float16; it halves where a gradient is not finite."""
 
 
 class Trainer(Base):

@@ -6,7 +6,7 @@ from frameworks.mindspore.optimizers import OPTIMIZERS
 from mindspore import communication, nn, ops
 
 NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight"}
-"""What parameters of layers are called in data.py."""
+"""Names of layers' parameters in data.py."""
 
 
 class Forward(nn.Cell):

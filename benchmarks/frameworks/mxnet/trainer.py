@@ -12,7 +12,7 @@ from mxnet.contrib import amp
 from mxnet.gluon import nn
 
 NAMES = {"gamma": "weight", "beta": "bias"}
-"""What a normalisation's parameters are called in data.py."""
+"""Names of a normalisation's parameters in data.py."""
 
 
 class Trainer(Base):

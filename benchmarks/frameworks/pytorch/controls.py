@@ -27,7 +27,7 @@ from torch import distributed, multiprocessing
 WARM_UP = 3
 
 LIMIT_S = 150
-"""Of a part in an all-reduce between nodes."""
+"""Time limit of a part in an all-reduce between nodes."""
 
 
 def durations(devices, work, values):

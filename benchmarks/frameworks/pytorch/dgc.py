@@ -10,7 +10,7 @@ import torch.distributed as dist
 from base_trainer import DoesNotFit
 
 SPARSITY = 99.9
-"""Percent that stays behind where a case does not say it (section 4 of the paper)."""
+"""Percent that is not sent if a case does not state it (section 4 of the paper)."""
 STAGES = 4
 """The sparsity grows through 75, 93.75, 98.4 and 99.6 % (section 3.3)."""
 ENTRY_BYTES = 8

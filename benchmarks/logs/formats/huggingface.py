@@ -35,7 +35,7 @@ _NOT_TRAINING = re.compile(
     re.IGNORECASE,
 )
 _GLUED = re.compile(r"(?<=[\]}])(?= *(?:\d{1,3}%\||\{'))")
-"""Where a bar begins anew, or figures, and the carriage return between was lost."""
+"""Place where a bar or values begin again, and the carriage return between was lost."""
 _SEEN = [
     compiled(["'{}': {{}},".format(key), "'{}': '{{}}',".format(key)])
     for key in ("num_input_tokens_seen", "train_runtime")
@@ -50,7 +50,8 @@ _OTHERS = {
     )
 }
 _KEPT, _FORGOTTEN = 0.7, 0.01
-"""What tqdm keeps of its mean when it draws again, and what is left when nothing is seen of it."""
+"""Part of its mean that tqdm keeps when it prints again, and part below which nothing is
+visible."""
 
 
 def read(lines, options):

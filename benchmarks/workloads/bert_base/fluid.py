@@ -3,7 +3,7 @@
 from paddle.fluid import embedding, layers
 
 EPSILON = 1e-12
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 def linear(x, out, name, activation=None, dimensions=2):

@@ -5,7 +5,7 @@ from jax import lax
 from jax import numpy as jnp
 
 EPSILON = 1e-12
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 def linear(scope, name, x, out):

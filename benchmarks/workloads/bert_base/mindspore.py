@@ -4,7 +4,7 @@ import mindspore
 from mindspore import nn, ops
 
 EPSILON = 1e-12
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 def norm(hidden):

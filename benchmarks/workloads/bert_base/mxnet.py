@@ -4,7 +4,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 EPSILON = 1e-12
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 def linear(width, out):

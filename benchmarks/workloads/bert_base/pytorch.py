@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 EPSILON = 1e-12
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 class Layer(nn.Module):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 EPSILON = 1e-12
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 def linear(scope, name, x, out):

@@ -6,7 +6,7 @@ from workloads.llama.data import batch, read
 __all__ = ["EPSILON", "batch", "read", "weights"]
 
 EPSILON = 1e-5
-"""Of the layer norms, as in the authors' code."""
+"""Epsilon of the layer norms, as in the authors' code."""
 
 
 def weights(params, random):

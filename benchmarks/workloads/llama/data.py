@@ -4,7 +4,7 @@ import numpy
 from readers import text
 
 EPSILON = 1e-5
-"""Of the norms, as in the authors' code."""
+"""Epsilon of the norms, as in the authors' code."""
 
 
 def batch(params, batch_size, random):

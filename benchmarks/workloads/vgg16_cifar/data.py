@@ -6,7 +6,7 @@ from readers.image_folder import read
 __all__ = ["batch", "read", "weights"]
 
 WIDTHS = (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
-"""Of the 3x3 convolutions."""
+"""Widths of the 3x3 convolutions."""
 
 
 def batch(params, batch_size, random):

@@ -9,7 +9,8 @@ GROUPS = (
     (512, (0.8, 0.8, 0)),
     (512, (0.8, 0.8, 0)),
 )
-"""Width of the 3x3 convolutions between two poolings; for each its dropout, as a share of ours."""
+"""Width of the 3x3 convolutions between two poolings; for each its dropout, as a share of the
+workload's."""
 
 
 def batch_norm(scope, name, x):

@@ -32,7 +32,7 @@ PROTOCOL = Protocol(warmup_steps=2, measured_steps=20, repeats=1, min_seconds=1.
 """A second at least: twenty steps of a GPU last less than what opening a window takes may spoil."""
 BATCH = 8
 FEW = 2
-"""Devices that a mode is tried at before it is tried at all of a node, and of two."""
+"""Numbers of devices at which a configuration is tried, before all of a node and of two nodes."""
 
 _COMBINED = ("precision", "compiler", "execution", "layout")
 _OF_ANY = ("recompute", "state_precision", "micro_batches")
@@ -45,7 +45,8 @@ class ModeCell:
 
     line: str
     mode: str
-    """See `Case.mode`; of a mode that cannot be tried, perhaps one value of an axis alone."""
+    """See `Case.mode`; of a configuration that cannot be tried, perhaps one value of an axis
+    alone."""
     case: Case | None = None
     skipped: str | None = None
     """Why no case tries it there."""

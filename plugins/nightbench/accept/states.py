@@ -27,7 +27,7 @@ class ModeState:
 
     cell: ModeCell
     build: Build | None = None
-    """What would be run; None where the mode is skipped."""
+    """The build to measure; None if the configuration is skipped."""
     known: AcceptedMode | None = None
     """Its newest result, perhaps with another build."""
     due: str | None = None

@@ -34,7 +34,7 @@ class LiveAlert:
     notified_change: float | None = None
     """Change that people were notified of; None while the alert waits for its message."""
     notified_low: float | None = None
-    """The larger fall of its 90 % interval."""
+    """The larger drop of its 90 % interval."""
     notified_high: float | None = None
     """The other end of it."""
     metric: AlertMetric = "throughput"
@@ -100,7 +100,7 @@ class AlertChanges:
 
 def alerts_for(
     verdicts: Iterable[Verdict],
-    live: Iterable[LiveAlert],
+    continuing: Iterable[LiveAlert],
     at: datetime,
     min_change: float = 0.03,
     noisy: Collection[str] = (),
@@ -110,14 +110,14 @@ def alerts_for(
     The verdicts `regressed`, `failed`, `unavailable` and `missing` open alerts. An alert stays live
     while its series has the same verdict, and is sent again only where its change grows: where two
     nights lie below the interval that was sent by more than `min_change`. A regression ends when
-    the values of two nights are above half of the fall, not when the baseline has followed it down;
-    a fall from the lower level is a new alert. A failed or missing case ends with the second value
+    the values of two nights are above half of the drop, not when the baseline has followed it down;
+    a drop from the lower level is a new alert. A failed or missing case ends with the second value
     in a row. A dismissed alert stays silent while its event continues, and is reopened where two
     nights lie further down.
 
     Args:
         verdicts: of one run.
-        live: live alerts, and dismissed ones whose event continues, oldest first.
+        continuing: live alerts, and dismissed ones whose event continues, oldest first.
         at: when the run began.
         min_change: the suite's smallest relative change that is reported.
         noisy: case_ids of noisy series: their level opens, continues, resolves and reopens
@@ -125,7 +125,7 @@ def alerts_for(
     """
     current: dict[tuple[str, str], LiveAlert] = {}
     dismissed: dict[tuple[str, str, bool], LiveAlert] = {}
-    for alert in live:
+    for alert in continuing:
         key = (alert.case_id, alert.cluster)
         if alert.is_dismissed:
             dismissed[*key, alert.kind in _WITHOUT_RESULT] = alert
@@ -222,7 +222,7 @@ def is_same_event(alert: LiveAlert, verdict: Verdict) -> bool:
     """Return whether a verdict is on what a series has an alert of, not on a further drop."""
     if verdict.kind in _WITHOUT_RESULT or alert.kind in _WITHOUT_RESULT:
         return verdict.kind in _WITHOUT_RESULT and alert.kind in _WITHOUT_RESULT
-    # A baseline below the midline has followed the first fall: this is a second one.
+    # A baseline below the midline has followed the first drop: this is a second one.
     midline = alert.midline
     baseline = verdict.baseline
     return midline is None or baseline is None or alert.is_better(baseline, midline)

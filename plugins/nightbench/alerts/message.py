@@ -17,7 +17,7 @@ NOTES = {
     DRIFTS: "{} series drifted",
     GRADES: "its detector became worse",
 }
-"""Headings of notes beside alerts -> the title of a message that has nothing above them."""
+"""Headings of notes in addition to alerts -> the title of a message that has nothing above them."""
 
 MOST_CHANGES = 12
 """Differences between two runs that are listed; more are counted."""
@@ -80,12 +80,12 @@ class AlertItem:
     reproduce: str | None = None
     """The command that measures it again."""
     untried: str | None = None
-    """Why nobody had run its mode on such devices before; None where it was tried."""
+    """Why its configuration is untried on such devices; None if it was tried."""
 
     shared: str | None = None
-    """The movement that it stands for in a sentence; None for a series alone."""
+    """Sentence of the shared change that it represents; None for a single series."""
     members: Mapping[str, float] = field(default_factory=dict)
-    """case_id of each series that moved with it -> its own relative change."""
+    """case_id of each series that changed together with it -> its own relative change."""
 
     @property
     def group(self) -> str:

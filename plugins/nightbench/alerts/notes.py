@@ -196,9 +196,7 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
-        said += (
-            f". Uncertainty of a drop (median): ±{now:.1%}; from the nights alone: ±{before:.1%}"
-        )
+        said += f". Median uncertainty of a drop: ±{now:.1%}; from the nights alone: ±{before:.1%}"
     left = [row for row in rows if row["state"] == "cancelled"]
     return [said + (f". {len(left)} not repeated: no time left" if left else "")]
 

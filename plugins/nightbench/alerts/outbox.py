@@ -33,7 +33,7 @@ class Item:
     owner: str
     channels: tuple[Channel, ...]
     row: Mapping[str, Any] = field(default_factory=dict)
-    """What is known of it."""
+    """Facts about the item."""
 
     @property
     def key(self) -> ItemKey:

@@ -12,7 +12,7 @@ from nightbench.core.plots import PlotArea, series_plot
 _AREA = PlotArea(880, 340, left=78, right=18, top=60, bottom=34, steps=4, text=12)
 
 MOST_POINTS = 120
-"""Largest number of nights that are drawn, the latest ones."""
+"""Largest number of plotted nights, the latest ones."""
 
 
 @dataclass(frozen=True)

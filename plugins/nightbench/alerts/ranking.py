@@ -42,7 +42,7 @@ class AlertRank:
     severity: str
     because: str
     rank: float
-    """Of its group: the lowest comes first."""
+    """Rank of its group: the lowest comes first."""
     place: int
     """In its group, from 1."""
 

@@ -51,8 +51,8 @@ class Explanation:
     sentence: str
     evidence: tuple[CauseEvidence, ...]
     suspect: str = ""
-    """What alerts are grouped by: a node, a pair of versions, changed fields; the `failure_name`
-    of an unexplained failure; empty: unknown."""
+    """Key by which alerts are grouped: a node, a pair of versions, changed fields; the
+    `failure_name` of an unexplained failure; empty: unknown."""
 
 
 def possible_causes(facts: CauseFacts) -> list[PossibleCause]:

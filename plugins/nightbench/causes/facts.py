@@ -8,10 +8,11 @@ from datetime import datetime
 from nightbench.core.model import Reason
 
 DROPPED = 0.05
-"""Relative loss below which a control counts as steady."""
+"""Relative loss below which a control measurement counts as steady."""
 NOISES = ((8, 4.0), (5, 6.0), (3, 10.0))
-"""(figures before the change, loss in multiples of the control's noise from which it dropped). Few
-figures estimate noise badly. With fewer figures than in the last row a control is not judged."""
+"""(nights before the change, loss in multiples of the measurement's noise from which it dropped).
+Few nights estimate noise badly. With fewer nights than in the last row a control measurement is not
+judged."""
 BUSY = 0.10
 """Share of the cores from which foreign work counts."""
 
@@ -138,7 +139,7 @@ class CauseFacts:
     first_bad: NightFacts
     last_good: NightFacts | None = None
     change: float | None = None
-    """Of the series: value / baseline - 1, negative where it is for the worse."""
+    """Change of the series, value / baseline - 1; negative if it is worse."""
     is_training: bool = False
     """The losses changed, which only software and hardware can do."""
     failure: tuple[Reason, ...] = ()
@@ -153,7 +154,7 @@ class CauseFacts:
     """None where it moved alone."""
     peers: tuple[Peer, ...] = ()
     controls: tuple[ControlSeries, ...] = ()
-    """Of the whole cluster."""
+    """Control measurements of the whole cluster."""
     preflights_before: tuple[PreflightFacts, ...] = ()
     """The newest of each node before the change."""
     preflights_since: tuple[PreflightFacts, ...] = ()

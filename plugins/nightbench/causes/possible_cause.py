@@ -15,7 +15,8 @@ ENOUGH = 2
 MAJORITY = 2 / 3
 """Share of the other series that must agree."""
 EXPLAINS = 1 / 3
-"""Share of a series' fall that a control of its node must have lost to explain the fall."""
+"""Share of a series' drop that a control measurement of its node must have lost to explain the
+drop."""
 SHOWN = 4
 """Items that a sentence names before it counts the rest."""
 
@@ -26,7 +27,7 @@ class PossibleCause:
 
     kind: CauseKind
     name: str
-    """What alerts are grouped by: a node, a pair of versions, changed fields."""
+    """Key by which alerts are grouped: a node, a pair of versions, changed fields."""
     sentence: str
     weight: int = 0
     evidence_for: list[str] = field(default_factory=list)

@@ -53,7 +53,7 @@ class CheckContext:
     step_flops_per_unit: float | None = None
     """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
     converges: bool = False
-    """The workload's loss is proved to fall within the protocol at this scale."""
+    """The workload's loss is proved to decrease within the protocol at this scale."""
     shared: bool = False
     """The cluster's nodes share hardware: spread and drift only warn."""
     requested_version: str | None = None
@@ -63,9 +63,10 @@ class CheckContext:
     power_limit_w: float | None = None
     """Most that the devices of all trainers may draw together, W; None where it is not known."""
     acceptance: bool = False
-    """It tries a mode."""
+    """It tries a configuration."""
     from_log: bool = False
-    """Its figures are read from the log of a command, which proves less than a rank of ours."""
+    """Its values are read from the log of a command, which proves less than a rank of
+    Nightbench."""
 
     @classmethod
     def of(
@@ -165,7 +166,7 @@ class Check:
     name: str
     severity: Severity
     of: str
-    """What its subjects are: `repeat`, `rank`, `step` or `measurement`."""
+    """Kind of its subjects: `repeat`, `rank`, `step` or `measurement`."""
     value: Callable[[CheckContext, Any], Any]
     """`(context, subject)` -> value; None where there is none."""
     expects: Expectation
@@ -176,9 +177,10 @@ class Check:
     applies: Callable[[CheckContext], bool] = lambda context: True
     warns_when_shared: bool = False
     fails_acceptance: bool = False
-    """A warning elsewhere, it refuses a mode that is tried on nodes that share nothing."""
+    """A warning elsewhere, it refuses a configuration that is tried on nodes that share nothing."""
     from_rank: bool = False
-    """It needs what only a rank of ours states; of a log it is recorded as not stated."""
+    """It needs a value that only a rank of Nightbench states; for a log it is recorded as not
+    stated."""
     of_failed: bool = False
     """True for checks that also run on repeats that failed; others would only repeat that."""
 

@@ -36,7 +36,7 @@ MAX_DRIFT = 0.10
 MAX_EFFICIENCY = 1.05
 
 MAX_POWER = 1.2
-"""Mean power over the power limit of the devices: only short peaks may lie above the limit."""
+"""Mean power over the power limit of the devices: only short peaks may be above the limit."""
 
 
 def _needed(context: CheckContext) -> int:

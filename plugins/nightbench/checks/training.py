@@ -33,8 +33,8 @@ WORK_TOLERANCE = 0.02
 shipped workloads within 0.2 %."""
 
 FEW_SKIPPED = 3
-"""Updates that a loss scale may skip in a window until it has settled, beside one in a thousand:
-it is doubled after 2,000 good steps at the earliest."""
+"""Updates that a loss scale may skip in a window until it has settled, in addition to one in a
+thousand. It is doubled after 2,000 good steps at the earliest."""
 
 
 def _bad_losses(rank: RankResult) -> str:
@@ -198,7 +198,7 @@ _OWN_AXES = (
 )
 
 _SLOWER = ("gloo", "mpi", "grpc", "tcp")
-"""What carries gradients between GPUs where NCCL was not used."""
+"""Transports of gradients between GPUs without NCCL."""
 
 
 def _requested(context: CheckContext) -> dict[str, str]:

@@ -61,7 +61,7 @@ COMMANDS = {
     },
     "Nodes": {"accept": "accept", "doctor": "nodes", "nodes": "nodes"},
 }
-"""Panel -> command -> module beside this one."""
+"""Panel -> command -> module in this package."""
 
 _MARKUP: Literal["markdown"] = "markdown"
 

@@ -14,6 +14,7 @@ from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, durat
 from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, PlannedPair, Suite
+from nightbench.core.run_plan import nodes_of, resolve, zone_of
 from nightbench.core.sentences import sentence
 
 app = typer.Typer()
@@ -51,7 +52,9 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="With --night: a time in it (2026-11-21T22:00)."),
+        typer.Option(
+            "--at", metavar="TIME", help="With --night: a time in that night (2026-11-21T22:00)."
+        ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -69,8 +72,6 @@ def plan(
 
 
 def _show_cases(chosen: Chosen, *, json: bool) -> None:
-    from nightbench.core.run_plan import resolve
-
     given = (chosen.suite, chosen.cluster, chosen.catalog)
     cases = chosen.suite.cases
     jobs = [resolve(case, *given, "plan") for case in cases]
@@ -154,7 +155,6 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 
 def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     """Print the cases that fit in the current or next night, and those that do not."""
-    from nightbench.core.run_plan import nodes_of, zone_of
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
@@ -238,7 +238,7 @@ def _show(
     if count:
         words += f"{count} of {len(night.entries)} cases end by {minute(night.end)}"
     else:
-        words += f"none of {len(night.entries)} cases fits"
+        words += f"none of {len(night.entries)} cases fits into the night"
     if window.end is None:
         since = f" (by its schedule, {suite.schedule})" if suite.schedule else ""
         say(f"{words}; nothing limits it{since}")

@@ -94,7 +94,7 @@ def clean(
 
     Exit codes:
 
-    - 0: all was removed.
+    - 0: everything was removed.
     - 1: an orphan still runs, or a node does not answer.
     """
     from nightbench import gang

@@ -20,7 +20,7 @@ from nightbench.core.model import Cost, WorkloadInfo
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
-"""What every file has to be readable for unless its line has a newer interpreter."""
+"""Python that must be able to read every file, unless its line has a newer one."""
 
 LINE_NAMES = {"launch": ("processes",), "runtime": ("Runtime",), "trainer": ("Trainer",)}
 """File of a line, without its ending -> what it has to define."""

@@ -26,7 +26,7 @@ from nightbench.core.model.hosts import expand_hosts
 HOME = "${NIGHTBENCH_HOME}"
 
 OF_FILE = "${CLUSTER_FILE}"
-"""In a planned cluster: the path that the cluster's file means on the machine that reads it."""
+"""In a planned cluster: the path that the cluster's file means on the host that reads it."""
 
 _WHEELHOUSE: Key = ("environments", "wheelhouse")
 _KNOWN_HOSTS: Key = ("known_hosts",)

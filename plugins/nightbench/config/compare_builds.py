@@ -15,7 +15,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
 
 MOST_BYTES = 8 * 1024**3
-"""Of a wheel: those of GPU lines have 1 to 3 GB."""
+"""Largest size of a wheel: those of GPU lines have 1 to 3 GB."""
 
 TIMEOUT_S = 60.0
 _CHUNK = 1024 * 1024

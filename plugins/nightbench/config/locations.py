@@ -15,7 +15,7 @@ from nightbench.core.package_files import CHECKOUT, package_folder
 from nightbench.core.printable import escaped
 
 DAG_FILE = Path("dags/nightbench_dags.py")
-"""What makes a folder a project, as `nightbench init` writes it."""
+"""File that makes a folder a project, as `nightbench init` writes it."""
 
 
 def dags_folder() -> Path:

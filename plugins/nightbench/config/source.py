@@ -257,7 +257,7 @@ MOST_LEVELS = 100
 """Lists and mappings of a JSON file that may be in each other."""
 
 MOST_VALUES = 200_000
-"""Of a file; aliases of aliases in a few lines of YAML stand for billions."""
+"""Most values of a file; aliases of aliases in a few lines of YAML stand for billions."""
 
 _SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 

@@ -27,7 +27,7 @@ class WrittenSuite:
     file: SuiteFile | None
     """None where something is wrong with the file."""
     complaints: tuple[Complaint, ...]
-    """What does not go together in blocks."""
+    """Keys of blocks that exclude each other."""
 
 
 def validate_suite(

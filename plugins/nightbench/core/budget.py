@@ -20,9 +20,9 @@ PRIORITY = 5
 PREPARE_S = 30.0
 """Seconds before the first launch, for shipping and checks; environments exist already."""
 LAUNCH_S = 45.0
-"""Seconds of a repeat outside its steps, where no earlier run tells."""
+"""Seconds of a repeat outside its steps, if no earlier run is known."""
 STEP_S = 1.0
-"""Seconds of a step, where no earlier run tells."""
+"""Seconds of a step, if no earlier run is known."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class CaseHistory:
     definition: str | None = None
     """Digest of the definition that the durations belong to; None: any definition."""
     noise: float | None = None
-    """How much its nights vary: median of the relative steps from night to night."""
+    """Night-to-night noise: median of the relative steps from night to night."""
     reference: Build | None = None
-    """The reference build that it was last measured beside."""
+    """The reference build that was last measured next to it."""
 
     def of(self, definition: str) -> CaseHistory:
         """Return the history without durations that belong to another definition."""
@@ -57,7 +57,7 @@ class NightWindow:
     end: datetime | None
     """None: no limit."""
     why: str
-    """What limits it, for messages; empty without a limit."""
+    """Limit of the window, for messages; empty without a limit."""
 
     @property
     def seconds(self) -> float | None:
@@ -94,7 +94,7 @@ class NightPlanEntry:
     left_out: Reason | None = None
     """Why the night has no room for it."""
     problem: str | None = None
-    """What is wrong with the files that it is run from: it is unavailable, and takes no time."""
+    """Problem of the files that run it: it is unavailable, and takes no time."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class NightPlan:
     entries: tuple[NightPlanEntry, ...]
     """Measured cases in their order, then cases that are left out or unavailable."""
     pairs: tuple[PlannedPair, ...] = ()
-    """Measured cases that are measured beside a reference build as well, after all cases."""
+    """Measured cases that are also measured with a reference build, after all cases."""
 
     @property
     def left_out(self) -> dict[str, Reason]:

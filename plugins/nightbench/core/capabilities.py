@@ -39,7 +39,7 @@ SHIPPED_DATA = (SYNTHETIC, "sample")
 """Data that every cluster has: those that are made, and a few examples that ship with the code."""
 
 DATA_PLACEHOLDER = "{data}"
-"""What the path of the data stands for in a command."""
+"""Placeholder for the path of the data in a command."""
 
 
 def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str | None:

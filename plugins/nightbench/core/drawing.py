@@ -23,7 +23,7 @@ Anchor = Literal["start", "middle", "end"]
 
 _DASH = 6.0
 _FINER = 2
-"""PNGs are drawn at this multiple of their size and scaled down."""
+"""PNGs are rendered at this multiple of their size and scaled down."""
 _ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 """Anchors of SVG -> those of Pillow."""
 

@@ -26,7 +26,7 @@ WITHOUT_END = timedelta(hours=12)
 """From the start of a night that nothing limits to its deadline."""
 
 LONGEST_RUN = timedelta(hours=23)
-"""No run of the night before goes on for longer: Airflow ends it then."""
+"""No run of the night before continues for longer: Airflow ends it then."""
 
 EARLY = timedelta(minutes=5)
 """So much before its time a run may have begun: clocks differ a little."""
@@ -45,7 +45,7 @@ class NightSchedule:
     schedule: str
     """Cron expression or preset, UTC."""
     hours: tuple[Hours, ...] = ()
-    """Of the cluster and of the suite, as far as they have any."""
+    """Hours of the cluster and of the suite, if they have any."""
     budget_s: float | None = None
     deadline: Clock | None = None
     """The suite's own; worked out where None."""
@@ -81,10 +81,10 @@ class ExpectedNight:
 
     scheduled_at: datetime
     until: datetime
-    """When the next run is due: what begins from then on belongs to that one."""
+    """Time of the next scheduled run: a run that begins later belongs to that one."""
     due_at: datetime
     why: str
-    """What the deadline comes from, for messages."""
+    """Origin of the deadline, for messages."""
 
 
 def expected_nights(
@@ -124,9 +124,9 @@ class NightState(StrEnum):
     """It was missing, and came after all."""
     MISSING = "missing"
     PAUSED = "paused"
-    """Nobody wanted it: its DAG was switched off."""
+    """The night was not wanted: its DAG was switched off."""
     OVERTAKEN = "overtaken"
-    """The run before went on, and took its place."""
+    """The run before continued, and took its place."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class NightRun:
     planned: int = 0
     """Cases that were to be measured; those that are left out do not count."""
     without: tuple[str, ...] = ()
-    """Of these the ones without any result: neither measured, nor failed, nor cancelled."""
+    """Those of them without any result: neither measured, nor failed, nor cancelled."""
     problem: str | None = None
-    """Why nobody can say what it lacks."""
+    """Why its missing cases are unknown."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from nightbench.core.model import ComparePolicy
 from nightbench.core.model.experiments import NIGHT, ExperimentKind
 
 GUESS_S = 1800.0
-"""Of an experiment without an estimate: enough to spread a queue, and nothing else."""
+"""Duration of an experiment without an estimate: enough to spread a queue, and nothing else."""
 
 
 def left_s(row: Mapping[str, Any]) -> float:
@@ -29,7 +29,7 @@ class Waiting:
     priority: int
     queued_at: datetime
     estimate_s: float | None = None
-    """What it still takes."""
+    """Seconds that it still needs."""
     follows: bool = False
     """It is the profile of a comparison that has ended."""
 
@@ -51,9 +51,9 @@ class Planned:
     place: int | None
     """From 1; None where a budget is used up."""
     starts_in_s: float | None
-    """What those before it are expected to measure; None where a budget is used up."""
+    """Expected seconds of the experiments before it; None if a budget is used up."""
     why: str = ""
-    """What it waits for; empty: its turn."""
+    """Reason why it waits; empty: its turn."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class LaunchLosses:
     """Losses of a launch, or of the launches of a night."""
 
     figures: Mapping[str, tuple[float, float]]
-    """Lowest and highest of each figure of `training_losses`."""
+    """Lowest and highest of each loss of `training_losses`."""
     curve: tuple[float, ...] = ()
     """Loss of the first step, and of each step of the window."""
 

@@ -9,8 +9,8 @@ from typing import Any
 from nightbench.core.model import Case, WorkloadInfo
 
 TRAINING = 3.0
-"""Forward and backward, in forward passes: each product has two gradients, of equal cost. What is
-computed again to save memory is no model FLOP."""
+"""Forward and backward, in forward passes: each product has two gradients, of equal cost. Products
+that are computed again to save memory are no model FLOPs."""
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 LABELS: tuple[str, ...] = ("suite", "cluster", "case_id", "workload", "framework", "unit")
-"""Columns that name a series; what changes with a night is no label of a figure."""
+"""Columns that name a series; values that change with a night are no labels."""
 
 Row = Mapping[str, Any]
 
@@ -20,8 +20,8 @@ class Metric(NamedTuple):
 
     name: str
     column: str
-    """Holds its value; a word is a further label of a gauge that is 1, and figures by name are
-    a gauge each, with the label `figure`."""
+    """Contains its value; a word is a further label of a gauge that is 1, and values by name are a
+    gauge each, with the label `figure`."""
     help: str
 
 

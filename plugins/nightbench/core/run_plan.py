@@ -203,9 +203,9 @@ class CasePlan:
     converges: bool
     units_per_trainer_step: int | None
     from_log: bool = False
-    """Its figures are read from the log of a command."""
+    """Its values are read from the log of a command."""
     losses: ReferenceLosses | None = None
-    """What the first steps' losses have to be, where its workload states that."""
+    """Expected losses of the first steps, if its workload states them."""
     has_dropout: bool = False
     has_experts: bool = False
     """Layers choose between experts for each token."""
@@ -252,7 +252,7 @@ class RunPlan:
     cases: tuple[CasePlan, ...]
     """In the order in which they are measured; those that are left out come last."""
     jobs: tuple[JobSpec, ...] = ()
-    """Of the cases that are neither left out nor unavailable."""
+    """Jobs of the cases that are neither left out nor unavailable."""
     unavailable: Mapping[str, Reason] = field(default_factory=dict)
     """case_id -> what is wrong with the folders that it is run from."""
     routes: tuple[Route, ...] = ()
@@ -260,7 +260,7 @@ class RunPlan:
     zone: str = "UTC"
     """By whose clock nights begin and end: of the suite's window, or of the cluster's."""
     pairs: tuple[PlannedPair, ...] = ()
-    """Cases that the night measures beside a reference build, too, in their order."""
+    """Cases that the night also measures with a reference build, in their order."""
 
 
 def new_run_id(suite: str, now: datetime) -> str:

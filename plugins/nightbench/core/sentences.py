@@ -11,8 +11,7 @@ from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 
 KEPT_DAYS = 90
-"""Days for which the DAG nightbench_upkeep keeps the spool and the steps of ranks, if it is
-not told otherwise."""
+"""Days for which the DAG nightbench_upkeep keeps the spool and the steps of ranks by default."""
 
 STACK = ": stack]"
 """Ends the line above a stack, which names node and process."""

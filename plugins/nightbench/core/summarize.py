@@ -34,7 +34,7 @@ from nightbench.core.model import (
 from nightbench.core.statistics import describe
 
 MEASURED = frozenset({"ok", "disturbed"})
-"""Statuses of repeats that have figures; those of a disturbed one are shown and never counted."""
+"""Statuses of repeats that have values; those of a disturbed one are shown and never counted."""
 
 N = TypeVar("N", int, float)
 

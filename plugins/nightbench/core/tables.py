@@ -15,8 +15,8 @@ METRICS: Mapping[TableMetric, tuple[str, str]] = {
     "mfu": ("mfu", "%"),
     "tflops": ("tflops", "TFLOP/s/device"),
 }
-"""What a table can show -> the `metric` of published figures, and the unit of its cells; of a
-throughput the unit is that of the workload, a second."""
+"""Metrics of tables -> the `metric` of published values, and the unit of its cells; of a throughput
+the unit is that of the workload, a second."""
 
 NOT_RUN = "not run yet"
 
@@ -58,7 +58,7 @@ class CellResult:
     sent_bytes_per_step: int | None = None
     """Gradients that a trainer sends in a step, where it counts them."""
     reason: str | None = None
-    """Why the newest attempt brought no figure."""
+    """Why the newest attempt has no value."""
     tokens_per_device: float | None = None
     """A second."""
     mfu: float | None = None
@@ -87,7 +87,7 @@ class Cell:
     run_id: str | None = None
     sent_bytes_per_step: int | None = None
     note: str | None = None
-    """What to know of the published figure: its framework's version, device, remark."""
+    """Notes about the published value: its framework's version, device, remark."""
     placed: str | None = None
     """Nodes x trainers on each, where trainers of parameter servers have no node of their own."""
 

@@ -23,7 +23,7 @@ UNEXPLAINED = 12.0
 """Standard errors of the level beyond which it explains nothing: 1e-31."""
 
 FAR = 10.0
-"""Largest distance whose exponentials are told apart: products of two of them are finite."""
+"""Largest distance whose exponentials are distinguished: products of two of them are finite."""
 
 _COARSE: Floats = np.concatenate(
     [-np.geomspace(0.002, 3.0, 60)[::-1], [0.0], np.geomspace(0.002, 3.0, 60)]

@@ -32,10 +32,11 @@ from nightbench.detection.robust import Z_90, median
 from nightbench.detection.series import Series, series_of
 
 WATCHED_NOISE = 4.0
-"""A night is `watched` that lies farther off the baseline than so many times the nights' noise."""
+"""A night is `watched` that is farther from the baseline than so many times the nights' noise."""
 
 PROCESSES = 4
-"""Most processes that judge a night: each holds 60 to 70 MiB beside the night's histories."""
+"""Most processes that judge a night: each needs 60 to 70 MiB in addition to the night's
+histories."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,15 @@ class ChangeDetector:
     verdict."""
 
     controls: Mapping[str, float] = field(default_factory=dict)
-    """run_id -> figure of the nodes' control measurements, above 0, higher is better. They become
+    """run_id -> value of the nodes' control measurements, above 0, higher is better. They become
     `Judgement.control` of a change and do not affect the verdict."""
 
     by_releases: bool = True
     """A change that begins with a new version is likelier."""
 
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """As of `modes_of`: what begins with a stay on other nodes is a change once that has lasted."""
+    """As of `modes_of`: a change that begins with a run on other nodes is pending until the run has
+    lasted."""
 
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
@@ -183,7 +185,7 @@ class _Night:
     points: Sequence[HistoryPoint]
     """The last of them, and tonight."""
     joined: Sequence[HistoryPoint]
-    """Those of the segment before too, where the change may lie between the two."""
+    """Those of the segment before too, if the change may be between the two."""
     numbers: NightNumbers
 
 

@@ -36,8 +36,8 @@ SCREENING_THRESHOLD = 2.5
 """Standard errors of a step from which the evidence of a night is computed."""
 
 CLEAR_STEP = 2.8
-"""The same for a night without prior odds: none of 153 simulated ones below 3.3 was a change, but
-on a series that drifts a rise of 10 % has less than 3 on its second night."""
+"""The same for a night without prior odds. None of 153 simulated ones below 3.3 was a change. But
+on a series that drifts an increase of 10 % has less than 3 on its second night."""
 
 SCREENED_NIGHTS = 3
 """Most nights, besides their neighbours, whose evidence is computed for each sign."""
@@ -46,7 +46,7 @@ UNLIKELY = -3.0
 """Log odds of what screening rules out."""
 
 HOPELESS = -5.0
-"""Log odds of a night below which the nights beside it are not tested."""
+"""Log odds of a night below which the neighbouring nights are not tested."""
 
 RETURNED = 0.5
 """Part of a change that is left where the series has returned: that is no second change."""
@@ -55,7 +55,7 @@ UNSURE = 7
 """Nights by which a change may have begun earlier or later than the night that shows it best."""
 
 NEGLIGIBLE = 40.0
-"""By how much the squared step of such a night falls short where it is not weighed: e^-20."""
+"""By how much the squared step of such a night is reduced if it is not weighed: e^-20."""
 
 _MILLIONFOLD = math.log(1e6)
 
@@ -79,7 +79,7 @@ class Change:
     """Relative standard deviation from night to night."""
     score: float
     """Log odds of a lasting change against its alternatives; reported above 0. A rank, no
-    calibrated probability: of detected simulated falls, nine in ten were right."""
+    calibrated probability: of detected simulated drops, nine in ten were right."""
     excursions: int
     """Earlier excursions to about the new level."""
     after: int
@@ -116,7 +116,7 @@ class NightExamined:
     """Changes and odds that the last night of a series shows."""
 
     changes: list[Change]
-    """At most one drop and one increase, the highest score first."""
+    """At most one drop and one increase, the highest log odds first."""
     since: list[Change]
     """Changes since the first of them, compared with the level that began with it."""
     past: LevelEstimate

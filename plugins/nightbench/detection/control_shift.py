@@ -15,13 +15,13 @@ from nightbench.detection.levels import NOISE_FLOOR
 from nightbench.detection.robust import median, noise_of_differences, scale
 
 FEWEST_BEFORE, FEWEST_SINCE = 5, 2
-"""Fewest nights with a control, before a change and since."""
+"""Fewest nights with a control measurement, before a change and since."""
 
 CLEAR = 3.0
-"""Standard errors from which a control counts as moved."""
+"""Standard errors from which a control measurement counts as changed."""
 
 MOSTLY, PARTLY = 0.6, 0.2
-"""Shares of a change that its control explains: from here on mostly, or partly."""
+"""Shares of a change that its control measurement explains: from here on mostly, or partly."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,13 @@ class ControlShift:
     high: float
     """95 % interval of `change`."""
     share: float
-    """Of the series' change (of its logarithm) that the control explains, 0 to 1."""
+    """Part of the series' change (of its logarithm) that the control measurement explains, 0 to
+    1."""
     remains: float
-    """Change of the series that is left when the control's is taken out."""
+    """Residual change of the series after the control measurement's is subtracted."""
     before: int
     since: int
-    """Nights with a control, before the change and since."""
+    """Nights with a control measurement, before the change and since."""
 
     @property
     def explains(self) -> bool:

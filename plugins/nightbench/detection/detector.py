@@ -31,7 +31,7 @@ class Judgement:
     baseline: float | None = None
     """The level that tonight is compared with, in the series' unit."""
     change: float | None = None
-    """value / baseline - 1: tonight's own, which may lie outside of the level's interval."""
+    """value / baseline - 1: tonight's own, which may be outside of the level's interval."""
     level_change: float | None = None
     """Estimate of the level's relative change; tonight's own for ok and watched."""
     history: int = 0
@@ -46,7 +46,7 @@ class Judgement:
     high: float | None = None
     """90 % interval of the level's relative change."""
     smallest_slowdown: float | None = None
-    """Smallest relative fall that would be detected within a week in nine of ten cases."""
+    """Smallest relative drop that would be detected within a week in nine of ten cases."""
     control: ControlShift | None = None
     """Shift of the nodes' control measurements at the change; None where unknown."""
     drift: Drift | None = None

@@ -23,8 +23,8 @@ BENDS = 60
 """Most nights that are tried as the beginning of a drift."""
 
 CLEARER = 6.0
-"""Fall of the squared residuals, in their variance, from which a series is level first and drifts
-later, not from its first night on."""
+"""Decrease of the squared residuals, in their variance, from which a series is level first and
+drifts later, not from its first night on."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class SharedChange:
     score: float
     """Log odds of the shared change, as in `Change`."""
     versions: tuple[str | None, str | None] = (None, None)
-    """Of a line, before and since."""
+    """Versions of a line, before and since."""
     new_nodes: bool = False
     """Hardware or driver of most of these series changed with it."""
 

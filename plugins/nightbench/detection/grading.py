@@ -47,7 +47,7 @@ class Trials:
     """Outcomes of slowdowns of one size class."""
 
     delays: list[int] = field(default_factory=list)
-    """Of each detected slowdown, in nights."""
+    """Delays of each detected slowdown, in nights."""
     missed: int = 0
     spoiled: int = 0
     """The real series changed around the slowdown, or began a new segment: not counted."""
@@ -96,7 +96,7 @@ class Grade:
     high: float | None = None
     """95 % interval of `rate` (Wilson; false alarms: Garwood's of a Poisson count)."""
     median_delay: float | None = None
-    """Of detected slowdowns, in nights."""
+    """Median delay of detected slowdowns, in nights."""
     spoiled: int = 0
     limit_value: float | None = None
     """Smallest power, or largest rate of false alarms; None without a limit."""

@@ -32,7 +32,7 @@ class HistoryChange:
     kind: str
     """regressed or improved."""
     index: int
-    """Of the first night at the new level, among all nights of the series."""
+    """Index of the first night at the new level, among all nights of the series."""
     first_bad: HistoryPoint
     """First night at the new level, also of an improvement."""
     last_good: HistoryPoint
@@ -55,7 +55,7 @@ class Segment:
 
     first: HistoryPoint
     fingerprint: str
-    """Of the node; with the definition of the work in a history of several works."""
+    """Fingerprint of the node; with the definition of the work in a history of several works."""
     step: HistoryChange | None
     """The step of the level at its beginning, where one is detected. It is no change of the
     series, since it may be intended."""

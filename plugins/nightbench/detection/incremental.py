@@ -24,7 +24,7 @@ SAME = 7
 """Nights by which the date of a change may move as more nights arrive."""
 
 UNEXAMINED = 45
-"""Nights after which level and noise are estimated anew; a fifth of a young window's nights."""
+"""Nights after which level and noise are estimated again; a fifth of a young window's nights."""
 
 CALM = 3.5
 """Noise scales beyond which a single night counts no more."""
@@ -56,11 +56,11 @@ class IncrementalDetector:
         """The same, each with the size of the night of its detection."""
         self._examined: NightExamined | None = None
         self._odds: list[float] = []
-        """Most that the odds of a fall and of a rise can be by now."""
+        """Most that the odds of a drop and of an increase can be by now."""
         self._level = 0.0
         """Logarithm of the level on the examined night."""
         self._sums: list[float] = []
-        """Cumulative sums of falls and of rises, in noise scales."""
+        """Cumulative sums of drops and of increases, in noise scales."""
         self._calm: list[float] = []
         """Its winsorised nights and those since."""
         self._unexamined = 0

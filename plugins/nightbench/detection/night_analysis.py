@@ -37,7 +37,7 @@ class NightNumbers:
     """Smallest relative change that is reported."""
     with_smallest: bool
     stay: NodeChange | None = None
-    """Tonight's on other nodes, which a change is held for."""
+    """Tonight's on other nodes, for which a change is pending."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class NightAnalysis:
     level: Level | None = None
     """Where nothing changed."""
     held: Change | None = None
-    """What began with tonight's stay on other nodes, and has not lasted."""
+    """Change that began with tonight's run on other nodes, which has not lasted yet."""
 
 
 def analyse_night(night: NightNumbers) -> NightAnalysis:

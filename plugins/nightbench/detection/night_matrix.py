@@ -40,9 +40,9 @@ class Group:
     partial: Indices
     """Places in `rows` of those that had the factor on some of their nights only."""
     prior: Floats
-    """What new versions or new hardware add to the log odds of each night."""
+    """Addition of new versions or new hardware to the log odds of each night."""
     repeats: tuple[Floats, Floats]
-    """Of each night, median scatter within it, relative to usual, and median count."""
+    """Median scatter within each night, relative to usual, and median count."""
 
 
 class NightMatrix:

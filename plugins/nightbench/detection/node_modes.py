@@ -24,11 +24,11 @@ LEVEL = 20
 """Last nights on a node from which its level is computed."""
 
 CLEAR, SMALLEST = 3.0, 0.005
-"""Standard errors, and the relative size, from which nodes are modes."""
+"""Standard errors, and the relative size, from which levels of nodes differ."""
 
 HOLD_NIGHTS, KNOWN, EARLY, LATE = 14, 3, 1, 3
-"""Nights on other nodes before a change that began there is reported; node changes between the two
-from which on it is reported at once; nights by which its date may be early or late."""
+"""Nights on other nodes before a change that began there is reported. Node changes between the two
+from which on it is reported at once, nights by which its date may be early or late."""
 
 
 @dataclass(frozen=True)

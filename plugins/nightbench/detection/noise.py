@@ -65,7 +65,7 @@ class NoiseChange:
 
     noisy: bool
     spread: float
-    """What was compared with the limit: a relative standard deviation."""
+    """Value that was compared with the limit: a relative standard deviation."""
     limit: float
     sentence: str
 

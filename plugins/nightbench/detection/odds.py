@@ -42,8 +42,8 @@ less, excursions are likelier by this logarithm."""
 
 EPISODE, ALIKE, OUTLASTED, WEEKS = 6.0, 1.4, 1.5, 14
 """Two excursions and more are episodes of one length if they last EPISODE nights on average and the
-longest is at most ALIKE times as long. A stay is not one of them if it has lasted OUTLASTED times
-as long as the longest, and WEEKS nights."""
+longest is at most ALIKE times as long. A new level is not one of them if it has lasted OUTLASTED
+times as long as the longest, and WEEKS nights."""
 
 UNSETTLED = 4.0
 """Excursions are likelier by this logarithm if the level changed within the window."""

@@ -16,8 +16,8 @@ WITHIN = 7
 """Nights within which the slowdown must be detected."""
 
 CERTAIN = 2.1
-"""Standard errors by which a week must lie lower than a typical one needs to be detected, so that
-nine of ten are: 1.3 of the week's own mean, the rest because its nights scatter and its noise is an
+"""Standard errors by which a week must be lower than a typical one, so that nine of ten are
+detected. 1.3 are of the week's own mean, the rest because its nights scatter and its noise is an
 estimate. Found by `python -m tests.performance promises`."""
 
 NINE_OF_TEN = 1.2816

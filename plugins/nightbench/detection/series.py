@@ -12,7 +12,7 @@ from nightbench.core.model import HistoryPoint
 from nightbench.detection.robust import Floats
 
 _RANGES: Floats = np.array([1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078])
-"""Expected range of 2, 3, ... 10 normal values, in standard deviations (d2 of control charts)."""
+"""Expected range of 2, 3, ... 10 normal values, in standard deviations (d2 of Shewhart charts)."""
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ MAJORITY = 2 / 3
 """Share of a factor's series that must have moved, as for the causes of alerts."""
 
 PRIOR = 1.0
-"""Log odds that series which move together have moved for good, beside those of one series alone:
-a second mode or a slow week is one series' own, and hardly shows in the common of many."""
+"""Log odds of a lasting shared change, in addition to those of a single series. A second level or a
+slow week belongs to one series, and hardly shows in the common component of many."""
 
 ALIKE = 2.0
 """A series that shows a change by itself, on these nights and of a size that differs from the
-common one by this factor at most, moved with it."""
+common one by this factor at most, changed together with it."""
 
 SECOND = 5.0
 """Log likelihood that each further change of a night costs."""
@@ -113,7 +113,7 @@ class _Candidate:
     factor: Factor
     start: _Start
     rows: Indices
-    """Of the factor, those with nights on both sides."""
+    """Series of the factor with nights on both sides."""
     groups: TwoGroups
     gain: float
     """Log likelihood ratio of the two-groups model against no common component, with the prior."""

@@ -78,7 +78,7 @@ class SyntheticSeries:
     first: int
     """Index of the first night that is judged, which is the first slow one."""
     size: float | None = None
-    """Of a slowdown: every value from `first` on is the real one * (1 - size)."""
+    """Size of a slowdown: every value from `first` on is the real one * (1 - size)."""
 
 
 def seeded(*words: str) -> np.random.Generator:

@@ -27,7 +27,7 @@ FIGURES: Mapping[str, str] = {
     "long": f"mean loss of the window's first {LONG_STEPS} steps",
     "again": "loss of the first batch after the window",
 }
-"""Figures of `Measurement.losses` in the order of the steps -> how a sentence names them."""
+"""Losses of `Measurement.losses` in the order of the steps -> how a sentence names them."""
 
 _BF16 = {"first": 2e-3, "opening": 5e-3, "mean": 5e-3, "again": 1e-2}
 _HALF = {figure: share / 8 for figure, share in _BF16.items()}
@@ -36,19 +36,19 @@ ROUNDING: Mapping[str, Mapping[str, float]] = {
     "fp32": {"first": 1e-6, "opening": 1e-5, "mean": 1e-5, "again": 5e-5},
     **{"tf32": _HALF, "fp16": _HALF, "bf16": _BF16},
 }
-"""By how much a figure changes if kernels add in another order (other threads, instruction sets,
-processors, versions): of 1, or of the loss where that is more. `python -m tests.performance
-training` measures it; docs/evaluation-losses.md has the values. Those of tf32 and fp16, which keep
-three bits more than bf16, are computed from bf16."""
+"""Change of a loss if kernels add in another order (other threads, instruction sets, processors,
+versions): of 1, or of the loss where that is more. `python -m tests.performance training` measures
+it; docs/evaluation-losses.md has the values. Those of tf32 and fp16, which keep three bits more
+than bf16, are computed from bf16."""
 
 DROPOUT = 0.05
 """The least of it where dropout is on and the version changed: its random numbers may, too."""
 
 PROVED_NIGHTS = 5
-"""Nights after which a change alerts, and figures that were equal to the last bit must stay so."""
+"""Nights after which a change alerts, and losses that were equal to the last bit must stay so."""
 
 SPREADS = 2.0
-"""A figure may lie beyond what was seen by this many times the range of what was seen."""
+"""A loss may be outside of the earlier range by this many times that range."""
 
 _LINE_AXES = (
     *("framework", "compiler", "execution", "layout", "tuning"),
@@ -96,7 +96,7 @@ class TrainingVerdict:
     """Whether the series reproduced itself often enough for an alert."""
     value: float | None = None
     baseline: float | None = None
-    """The figure that differs, tonight and before; None where none does."""
+    """The loss that differs, tonight and before; None if none does."""
     difference: str = ""
     """The same as words: `first loss 6.848 -> 7.318 since 2.14.0`."""
     speed: float | None = None

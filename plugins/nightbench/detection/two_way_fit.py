@@ -33,7 +33,7 @@ OWN, OWN_WIDTH = 0.05, 1.0
 these amounts are equally likely."""
 
 OWN_CHANGED = 0.01
-"""The same share of series that show a lasting change by themselves: a slow night is none, and a
+"""The same share of series that show a lasting change by themselves. A slow night is none, and a
 change of its own begins on one of three hundred nights, here on one of three."""
 
 WILD = 4.5

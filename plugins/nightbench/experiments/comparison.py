@@ -93,7 +93,7 @@ class ComparisonPlan:
     seed: int
     left_out: NodesOut
     kind: ExperimentKind = ExperimentKind.COMPARE
-    """Of the experiment that it belongs to."""
+    """Kind of its experiment."""
 
     @property
     def builds(self) -> Mapping[Arm, Build]:

@@ -42,7 +42,8 @@ from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 
 SLEEP_VARIABLE = "NIGHTBENCH_DRILL_SLEEP_S"
-"""Of the job's environment; ranks refuse it in a run whose id does not begin with `drill-`."""
+"""Variable of the job's environment; ranks refuse it in a run whose id does not begin with
+`drill-`."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class ExperimentContext(ComparisonContext):
     targets: Mapping[str, Target]
     """Node -> how it is reached."""
     shipment: Shipment
-    """What the nodes need."""
+    """Files that the nodes need."""
     node_states: Mapping[str, NodeState] = dataclasses.field(default_factory=dict)
     """Node -> whether it is in quarantine; empty where the warehouse is away."""
 

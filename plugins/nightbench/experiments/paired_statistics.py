@@ -17,7 +17,7 @@ from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS
 from nightbench.core.statistics import CONFIDENCE, t_quantile
 
 _EXACT = 16
-"""Up to this many rounds all signs are tried; for more, `_DRAWN` of them are drawn."""
+"""Up to this many rounds all signs are tried; for more, `_DRAWN` of them are simulated."""
 _DRAWN = 20_000
 
 _POWER = 0.9
@@ -44,7 +44,7 @@ class RatioEstimate:
     level: float
     """Confidence of the interval."""
     sentence: str
-    """The verdict for people; an inconclusive one says how many rounds tell `min_effect`."""
+    """The verdict for people; an inconclusive one says how many rounds resolve `min_effect`."""
     verdict: PairedVerdict = PairedVerdict.INCONCLUSIVE
     low: float | None = None
     """Bounds of the interval by the t distribution on the logarithms; None for n < 3."""

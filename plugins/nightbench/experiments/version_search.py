@@ -17,7 +17,7 @@ class StepKind(StrEnum):
     SEARCH = "search"
     """A version between them against the good one."""
     VERIFY = "verify"
-    """The first bad version against the one before it: whether that step is the whole fall."""
+    """The first bad version against the one before it: whether that step is the whole drop."""
 
 
 class VersionResult(StrEnum):
@@ -36,9 +36,10 @@ class SearchEnd(StrEnum):
 
     FOUND = "found"
     RANGE = "range"
-    """Versions that could not be tested lie between the last good and the first bad one."""
+    """Versions that could not be tested are between the last good and the first bad one."""
     SPREAD = "spread"
-    """No single version holds the fall: the first bad one is hardly slower than the one before."""
+    """No single version explains the drop: the first bad one is hardly slower than the one
+    before."""
     NOT_REPRODUCED = "not_reproduced"
     """The bad version is not slower than the good one."""
     UNTESTABLE = "untestable"
@@ -53,7 +54,7 @@ class SearchWords:
     not_reproduced: str
     """Between the bad and the good version."""
     spread: str
-    """Of the first bad version and the one before it, in `str.format`."""
+    """Sentence about the first bad version and the one before it, for `str.format`."""
 
 
 SPEED = SearchWords(
@@ -96,7 +97,7 @@ class SearchState:
     """The state of a search after some steps."""
 
     left: tuple[str, ...]
-    """From the last good version to the first bad one, with what lies between untested."""
+    """From the last good version to the first bad one, with the untested ones between."""
     sentence: str
     next: SearchStep | None = None
     """None where it has ended."""

@@ -51,7 +51,7 @@ class NodeClient:
         self.view = NodeView(node.name, answered_s=clock())
         self.highest_epoch = 0
         self._released_pid: int | None = None
-        """Process id of an agent that was told to release the node."""
+        """Process id of an agent that was asked to release the node."""
         self._started_pid: int | None = None
         """Process id of an agent that was started and has not written its state yet."""
         self._boot_id: str | None = None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""Of the exec stream, the newest first; the fifth can end a command's input."""
+"""Protocols of the exec stream, the newest first; the fifth can end a command's input."""
 
 LINE_BYTES = 16 << 20
 """Longest line that a command in a pod may print."""

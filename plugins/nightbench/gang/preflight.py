@@ -34,7 +34,8 @@ GPUS_TIMEOUT_S = 180.0
 """Between GPUs: a framework's import and NCCL's connections take most of it."""
 GPUS_BYTES = 128 * 2**20
 FAILED_S = 10.0
-"""Within which the other ranks of an all-reduce may tell why they failed, once one has."""
+"""Seconds in which the other ranks of an all-reduce may report their failure after the first
+one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +45,9 @@ class Network:
     nodes: tuple[str, ...]
     control: Control | None = None
     problem: str | None = None
-    """Why there is no figure."""
+    """Why there is no value."""
     gpus: Control | None = None
-    """Between the GPUs of all nodes, where all have a script of controls for them."""
+    """Between the GPUs of all nodes, if all have a script of control measurements for them."""
     gpus_problem: str | None = None
 
 

@@ -18,10 +18,10 @@ Results = Mapping[str, Mapping[str, Any]]
 """Node -> its result.json."""
 
 LEFT = "another rank has left the gang"
-"""What a rank says that ended because another one did (benchmarks/rendezvous.py)."""
+"""Text of a rank that ended because another one did (benchmarks/rendezvous.py)."""
 
 STACK_HEAD = 5
-"""Lines of a stack that say where a process stood: its source, the thread, the innermost calls."""
+"""Lines of a stack that locate a process: its source, the thread, the innermost calls."""
 
 SHOWN = 3
 """Nodes whose failures are the reasons of a repeat; what the others say stays in their results."""
@@ -35,10 +35,10 @@ class RepeatEnd:
     """ok, disturbed, aborted or failed."""
     reasons: tuple[Reason, ...]
     deaths: tuple[Reason, ...]
-    """Of agents and nodes: faults of their nodes where the repeat failed."""
+    """Reasons of agents and nodes: faults of their nodes where the repeat failed."""
     log_tail: str | None
-    """Stacks of hung processes and the log's end, of the first failed node that has some; of other
-    nodes' hung processes where they stood."""
+    """Stacks of hung processes and the log's end, of the first failed node that has some; and of
+    other nodes' hung processes."""
     error: str | None
     """The error of the process that failed first, the last line of others', and who ended well."""
 

@@ -31,7 +31,7 @@ from nightbench.gang.uv_binary import uv_for
 from nightbench.gang.wheels import Wheel
 
 CLAIM_BYTES = 1_000_000
-"""Of larger files only one upload goes to a disk that nodes share; the others wait for it."""
+"""Size from which only one upload goes to a disk that nodes share; the others wait for it."""
 
 STALLED_S = 20.0
 """A file that has not grown for so long has lost its uploader."""

@@ -41,7 +41,7 @@ RUNNING = frozenset(
 """States in which a job holds its nodes. Every other one is an end."""
 
 ENVIRONMENT = "HOME,USER,LOGNAME,PATH,LANG"
-"""Variables of the login session that a job gets, beside Slurm's own."""
+"""Variables of the login session that a job gets, in addition to Slurm's own."""
 
 
 def launcher_of(

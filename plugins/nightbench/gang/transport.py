@@ -33,8 +33,8 @@ MIN_BYTES_PER_S = 100_000
 """A slower upload has stalled."""
 
 MARK = "nightbench: output follows"
-"""Printed on a line of its own before a command's output; what stands before it comes from
-login files (`.zshenv`, `config.fish`, `BASH_ENV`)."""
+"""Printed on a line of its own before a command's output; text before it comes from login files
+(`.zshenv`, `config.fish`, `BASH_ENV`)."""
 
 BEGIN = f'echo; echo "{MARK}"; exec "$@"'
 

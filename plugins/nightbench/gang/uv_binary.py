@@ -21,7 +21,7 @@ from nightbench.gang.errors import GangError
 from nightbench.gang.wheels import PinnedPackage, download, packages_of
 
 SERIES = "3.11"
-"""Of the interpreter that pip chooses for; uv's wheels fit any."""
+"""Series of the interpreter that pip chooses for; uv's wheels fit any."""
 
 
 def uv_for(machine: str, own: Path, version: str, wheelhouse: Path | None) -> Path:

@@ -37,7 +37,7 @@ _PLATFORMS = (
     *("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17"),
     *("manylinux2014", "manylinux1", "linux"),
 )
-"""Of wheels that are downloaded, the preferred first; pip takes a tag for itself alone."""
+"""Tags of wheels that are downloaded, the preferred first; pip takes a tag for itself alone."""
 
 
 class MissingWheels(GangError):

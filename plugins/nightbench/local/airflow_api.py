@@ -11,10 +11,10 @@ from nightbench.core.errors import UserError
 
 PAGE = 100
 RUN_ID = re.compile(r"(?!\.+\Z)[A-Za-z0-9_.~:+-]{1,250}\Z")
-"""Ids of DAG runs, as Airflow allows them unless told otherwise."""
+"""Ids of DAG runs, as Airflow allows them by default."""
 
 PASSING = frozenset({408, 425, 429})
-"""Statuses, beside 5xx, of a request that may succeed later."""
+"""Statuses, in addition to 5xx, of a request that may succeed later."""
 
 
 class AirflowUnavailable(UserError):

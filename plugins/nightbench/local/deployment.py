@@ -17,7 +17,7 @@ CLUSTER = "local-cluster"
 WATCHDOGS = ("watchdog-a", "watchdog-b")
 SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *WATCHDOGS)
 NODES = 2
-"""Of the local cluster."""
+"""Number of nodes of the local cluster."""
 
 
 @dataclass(frozen=True)

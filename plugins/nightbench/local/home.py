@@ -35,7 +35,7 @@ class Home:
         self.spool = self.root / "spool"
         """Runs as they were measured, before and after they are loaded."""
         self.reports = self.root / "reports"
-        """Digests, tables and figures as files."""
+        """Reports, tables and plots as files."""
         self.tools = self.root / "tools"
         """Tools for people: a link to `psql`."""
         self.secrets_file = self.root / "secrets.json"
@@ -49,7 +49,7 @@ class Home:
         self.pgpass_file = self.root / "pgpass"
         """Passwords for `psql` and other PostgreSQL clients (0600)."""
         self.lock_file = self.root / "stack.lock"
-        """Held while `up` or `down` works."""
+        """Locked while `up` or `down` works."""
 
     def make(self) -> None:
         """Create the folders; the root is for its owner only.

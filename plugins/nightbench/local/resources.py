@@ -13,14 +13,14 @@ GB = 1000**3
 DEMO_DISK_BYTES = 8 * GB
 """Three framework environments, uv's cache of them, PostgreSQL and logs."""
 BUILT_DISK_BYTES = 2 * GB
-"""What a run still needs once the environments are built."""
+"""Free space that a run still needs once the environments are built."""
 MEMORY_BYTES = 4 * GB
 """Airflow takes about 1.1 GB, PostgreSQL 0.2 GB, two ranks of a framework 1 GB each."""
 
 UP_DISK_BYTES = GB // 2
 """A new PostgreSQL, Airflow's tables and the first logs, with room for some runs."""
 FULL_DISK_BYTES = 20 * 1000**2
-"""PostgreSQL writes its log in files of 16 MiB: with less than this it cannot go on."""
+"""PostgreSQL writes its log in files of 16 MiB: with less than this it cannot continue."""
 
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),

@@ -13,10 +13,10 @@ from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
 
 MOST = 0.75
-"""Share of a case's nights with controls on which a kind of control must be present to count."""
+"""Share of a case's nights with control measurements in which a kind must be present to count."""
 
 Kind = tuple[str, str, str]
-"""metric, device, backend: figures of one kind are comparable."""
+"""metric, device, backend: values of one kind are comparable."""
 
 
 def controls_of_cases(

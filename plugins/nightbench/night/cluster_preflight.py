@@ -165,7 +165,7 @@ class RunHealth:
 
     health: ClusterHealth
     policy: HealthPolicy
-    """Of the cluster, for counting faults."""
+    """Policy of the cluster, for counting faults."""
     out: NodesOut
     """The nodes that are left out."""
 

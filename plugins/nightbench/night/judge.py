@@ -74,13 +74,13 @@ class JudgedCases:
     verdicts: Sequence[Verdict]
     """In the order of the plan."""
     drifts: Mapping[str, Drift | None]
-    """Of the cases that have a value, by case_id."""
+    """Drifts of the cases that have a value, by case_id."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
     shared_changes: Sequence[SharedChange] = ()
-    """What they share; of nightly runs alone."""
+    """Shared changes; of nightly runs alone."""
     own: frozenset[str] = frozenset()
-    """Members of a movement that changed by themselves as well."""
+    """Members of a shared change that changed by themselves as well."""
     rows: Mapping[str, NightRow] = field(default_factory=dict)
     """Series of the night that have a value; of nightly runs alone."""
     trainings: TrainingVerdicts = field(default_factory=dict)
@@ -221,7 +221,7 @@ def _store_shared_changes(
                 "members": dict(each.members),
                 "series": each.series,
                 "controls": each.controls[1],
-                "controls_moved": each.controls[0],
+                "controls_changed": each.controls[0],
                 "sentence": each.sentence,
                 "alert_id": alert_ids.get(shared.lead.get(number, "")),
             }

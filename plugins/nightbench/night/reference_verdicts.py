@@ -41,7 +41,7 @@ class PairedCase:
     """Nights of the reference, oldest first, tonight last."""
     tonight: PairNight
     judged: Judgement
-    """Of the reference: the machine's."""
+    """Judgement of the reference: the node's."""
 
     def after(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose sentence names the basis of the verdict, and the node's change."""

@@ -51,7 +51,7 @@ class SharedVerdicts:
     own: frozenset[str] = frozenset()
     """Members that show a change of their own after the shared change is subtracted."""
     rows: Mapping[str, NightRow] = field(default_factory=dict)
-    """Of the cases that have a value, by case_id."""
+    """Rows of the cases that have a value, by case_id."""
 
 
 def judge_shared(

@@ -89,7 +89,7 @@ class SuspectedRegression:
     noise: float | None = None
     """Relative standard deviation of that night's repeats; None where unknown."""
     trained: TrainedBefore | None = None
-    """Of a change of training; None for a drop of the throughput."""
+    """Training before a change of training; None for a drop of the throughput."""
 
     @property
     def change(self) -> float:

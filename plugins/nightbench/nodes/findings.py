@@ -370,7 +370,7 @@ _CHECKS = (
 
 
 _CHECKS_OF_A_LOGIN_NODE = (_root, _disk, _interpreters, _machine)
-"""What a login node of Slurm tells of its cluster: the shared folder, what builds environments."""
+"""Checks of a login node of Slurm: the shared folder, the tools that build environments."""
 
 
 def _size(count: float) -> str:

@@ -40,7 +40,7 @@ class Finding:
     found: str
     expected: str
     advice: str
-    """What to do about it."""
+    """Action that fixes it."""
     device: str | None = None
     """The device, such as `GPU 3`; None for a finding about the node."""
 
@@ -73,7 +73,7 @@ class NodePreflight:
     document: Mapping[str, Any] | None = None
     """nightbench.preflight/1; None where the agent could not run."""
     api: Mapping[str, Any] | None = None
-    """What the API server says of a node that is a pod: version, denied rights, quotas."""
+    """Answer of the API server about a node that is a pod: version, denied rights, quotas."""
     problem: Reason | None = None
     """Why it could not run: `node_unreachable`, `host_key_rejected`, `login_refused`, ..."""
     clock: ClockOffset | None = None
@@ -133,7 +133,7 @@ class Control:
     device: str
     """`cpu`, `gpu-0`, `gpus` or `network`."""
     backend: str
-    """Library that computed it; figures of different backends are not comparable."""
+    """Library that computed it; values of different backends are not comparable."""
     unit: str
     values: tuple[float, ...]
 

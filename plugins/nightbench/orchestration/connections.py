@@ -36,7 +36,7 @@ MADE_BY_UP = (WAREHOUSE, WAREHOUSE_READER, WAREHOUSE_TRIAGE, "nightbench_local")
 """Connections of the control plane that runs on one machine."""
 
 _FIELDS = ("conn_type", "host", "port", "schema", "login", "password")
-"""Of a Connection, beside its extra."""
+"""Fields of a Connection, in addition to its extra."""
 SLACK = "https://hooks.slack.com/services"
 _CHANNELS = (
     'expected type apprise with an extra such as {"config": {"path": "slack://…"}}, type '

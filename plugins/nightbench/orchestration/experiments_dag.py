@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 DAG_ID = "nightbench_experiments"
 SPARE_RUNS = 2
-"""DAG runs beside one for each cluster: they find the queue empty, and send messages."""
+"""DAG runs in addition to one for each cluster: they find the queue empty, and send messages."""
 
 TIMEOUT = timedelta(hours=23)
 

@@ -34,7 +34,7 @@ from nightbench.report.tables import (
 )
 
 FEW_REPEATS = 6
-"""Of fewer repeats an interval says little."""
+"""With fewer repeats an interval says little."""
 
 USE_COLUMNS = ("case", "device", "TFLOP/s", "MFU", "tokens/s", "memory", "energy")
 """Model TFLOP/s and tokens/s of one device; memory of the largest rank; J of all devices."""
@@ -60,9 +60,9 @@ class RunReport:
     hardware: Mapping[str, Row] = dataclasses.field(default_factory=dict)
     """Node -> its fingerprint/1 document."""
     tables: Sequence[tuple[SuiteTable, Sequence[Cell]]] = ()
-    """Of the suite, filled."""
+    """Tables of the suite, filled."""
     markdown_tables: str = ""
-    """The same as Markdown, with links to their figures."""
+    """The same as Markdown, with links to their plots."""
     nodes: Sequence[str] = ()
     """Findings of the preflight, one line each."""
     notes: Sequence[str] = ()
@@ -227,7 +227,7 @@ def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
 
 
 MOST_FIGURES = 120
-"""Histories that are drawn; of more cases the best ones are left out, and the page says so."""
+"""Most plotted histories; with more cases the best ones are left out, and the page says so."""
 
 _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
 

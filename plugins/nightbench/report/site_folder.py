@@ -14,7 +14,7 @@ from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 
 MANIFEST = "site-manifest.json"
-"""What the site wrote itself, by digest: only that is ever removed."""
+"""Files that the site wrote, by digest: only these are ever removed."""
 SCHEMA = "nightbench.site/1"
 AT_ONCE = 200
 """Files that an object store gets together."""

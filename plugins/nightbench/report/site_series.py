@@ -53,9 +53,9 @@ DRAWN = 730
 _NEWEST = PlotArea(420, 280, left=58, right=12, top=32, bottom=28, steps=4, text=11)
 _ALL = PlotArea(860, 320, left=64, right=12, top=32, bottom=28, steps=5, text=12)
 _SIZE_AXES = ("nodes", "devices_per_node", "trainers")
-"""What a line of a scaling plot goes over."""
+"""Axes along which a line of a scaling plot runs."""
 SITE = uuid.UUID("5d2c1a0e-7c1f-4a53-9b43-6a1d6f0c2f11")
-"""Ids of the feed's entries are made from it, for ever."""
+"""Ids of the feed's entries are made from it and never change."""
 
 
 @dataclass

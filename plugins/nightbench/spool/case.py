@@ -39,9 +39,9 @@ class RepeatOutcome:
     seconds: float | None = field(default=None, compare=False)
     """From its claim to its record."""
     faults: tuple[Reason, ...] = field(default=(), compare=False)
-    """What was wrong with nodes as nodes: unreachable, rebooted, ..."""
+    """Faults of nodes as nodes: unreachable, rebooted, ..."""
     missing: tuple[str, ...] = field(default=(), compare=False)
-    """Nodes whose result could not be had."""
+    """Nodes whose result is not available."""
 
     @classmethod
     def from_record(

@@ -38,7 +38,7 @@ SCHEMA = "nightbench.run/1"
 JOB_SCHEMA = "nightbench.planned-job/1"
 CLUSTER_SCHEMA = "nightbench.planned-cluster/1"
 EXPORTED = "exported"
-"""Key of run.json: the run is measured elsewhere, and nobody here knows how long that takes."""
+"""Key of run.json: the run is measured elsewhere, and its duration is unknown here."""
 
 T = TypeVar("T")
 

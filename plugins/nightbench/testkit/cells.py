@@ -22,8 +22,8 @@ SLOPE_TOLERANCE = 0.05
 
 TOLERANCES = {"resnet50_v1.5": 3e-3, "se_resnext50_32x4d": 5e-3, "vgg16_cifar": 1e-2}
 """Workload -> by which norms of gradients may differ where batch norms see few pixels at the
-smallest scale, and amplify rounding. PyTorch beside itself, with ONEDNN_MAX_CPU_ISA=SSE41, is 1e-3
-off in ResNet-50 and 3e-3 in vgg16_cifar; OneFlow is 2e-3 off it in SE-ResNeXt, of 1x1."""
+smallest scale, and amplify rounding. PyTorch compared with itself, with ONEDNN_MAX_CPU_ISA=SSE41,
+is 1e-3 off in ResNet-50 and 3e-3 in vgg16_cifar; OneFlow is 2e-3 off it in SE-ResNeXt, of 1x1."""
 
 
 @dataclass(frozen=True)

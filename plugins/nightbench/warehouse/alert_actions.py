@@ -99,7 +99,7 @@ class Assignment(Move):
     """The owner of an alert."""
 
     owner: Annotated[str, AfterValidator(_at_most(200)), _schema(200)]
-    """A name; empty for nobody."""
+    """A name; empty: no owner."""
 
 
 # --- actions ------------------------------------------------------------------------------

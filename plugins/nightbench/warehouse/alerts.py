@@ -14,7 +14,7 @@ from nightbench.warehouse.connection import LOCK_TIMEOUT_S, Connection
 from nightbench.warehouse.repository import Repository, Row
 
 LIVE = ("open", "acknowledged")
-"""States of an alert that somebody still has to look at."""
+"""States of an alert that still need a user."""
 
 REASONS = ("false_alarm", "intended", "wont_fix")
 """Why an alert is dismissed."""
@@ -23,7 +23,7 @@ LARGEST = 2**63 - 1
 """Number of an alert: a bigint."""
 
 ItemKey = tuple[str, str, str]
-"""What is notified: kind, subject and news, as the columns of `raw.delivery`."""
+"""Key of a notification: kind, subject and news, as the columns of `raw.delivery`."""
 
 
 class MoveRefused(WarehouseRefused):
@@ -130,7 +130,7 @@ class AlertRepository(Repository):
         """Store the shared changes of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
         with self._transaction("store the shared changes"):
-            return self._store("shared_movement", stored, "run_id factor name since")
+            return self._store("shared_change", stored, "run_id factor name since")
 
     def shared_changes(self, alert_ids: Sequence[int]) -> dict[int, Row]:
         """The newest shared change of each alert that has one: `sentence` and `members`."""

@@ -13,7 +13,7 @@ from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavail
 
 Connection = psycopg2.extensions.connection
 Connect = Callable[[], Connection]
-"""Opens a connection; whoever calls it closes it."""
+"""Opens a connection; the caller closes it."""
 
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 120.0
@@ -25,7 +25,7 @@ _OTHER_SCHEMA = (
     psycopg2.errors.UndefinedFunction,
     psycopg2.errors.InvalidSchemaName,
 )
-"""What a database says that is older than the code."""
+"""Errors of a database that is older than the code."""
 
 
 def connect(

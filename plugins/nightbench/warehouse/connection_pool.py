@@ -12,7 +12,7 @@ from nightbench.warehouse.connection import Connection
 
 KEPT = 10
 LIVES_S = 60
-"""Then one is opened anew: its login may have changed."""
+"""Then a new one is opened: its login may have changed."""
 
 
 class ConnectionPool:

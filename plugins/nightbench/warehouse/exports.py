@@ -16,10 +16,10 @@ EXPORTS = {
     "verdicts": "marts.fct_verdict",
     "alerts": "marts.fct_alert",
 }
-"""What can be exported by statement `export_<name>`: name -> view with the columns of its rows."""
+"""Possible exports by statement `export_<name>`: name -> view with the columns of its rows."""
 
 BATCH_ROWS = 20_000
-"""Rows that are held in memory at once."""
+"""Rows in memory at once."""
 
 
 @dataclasses.dataclass(frozen=True)

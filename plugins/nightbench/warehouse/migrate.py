@@ -48,7 +48,8 @@ _JUST_MADE = (
     psycopg2.errors.DuplicateTable,
     psycopg2.errors.DuplicateSchema,
 )
-"""What `create … if not exists` says where another process has just made it: which is chance."""
+"""Errors of `create … if not exists` if another process has just created the same object, by
+chance."""
 
 
 def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]:

@@ -26,7 +26,7 @@ BISECTS = 5
 GROUP = 1000
 NIGHTS_OF_NODES = 28
 NIGHTS = timedelta(days=14)
-"""How long a night that brought nothing is shown."""
+"""How long a night without results is shown."""
 
 
 class PageRepository(Repository):

@@ -20,7 +20,7 @@ from nightbench.core.model import (
 from nightbench.warehouse.repository import Repository, Row
 
 _NAMES = ("case_id", "cluster", "run_id")
-"""Of a verdict, for which its table has keys."""
+"""Columns of a verdict for which its table has keys."""
 
 SERIES_AT_ONCE = 200
 """Series whose histories are read together: as rows they take several times the memory."""

@@ -40,7 +40,7 @@ OpenTriage = Callable[[str], AbstractContextManager[Triage]]
 """Opens, by a person's name, what a request changes alerts through."""
 
 Together = Literal["cause", "onset", "nothing"]
-"""What alerts of one row share: their cause, the first slow run, or nothing."""
+"""Common property of the alerts of one row: their cause, the first slow run, or nothing."""
 
 _KEYS: Mapping[Together, Callable[[Row], object]] = {
     "cause": lambda row: row["group_key"],
@@ -49,7 +49,7 @@ _KEYS: Mapping[Together, Callable[[Row], object]] = {
 }
 
 Asked = Literal["", "live", "all", "open", "acknowledged", "resolved", "dismissed"]
-"""What a request names: a state, the live ones, or all."""
+"""Filter of a request: a state, the live ones, or all."""
 
 MOST = 1000
 BIGGEST_ID = 2**63 - 1

@@ -21,7 +21,7 @@ class AlertRow(AlertHead, SeriesAlert):
     notified_at: datetime | None
     cause_sentence: str | None
     group_key: str | None
-    """The same for alerts of one cause; empty or null: it stands on its own."""
+    """The same for alerts of one cause; empty or null: the alert is alone."""
     confirmation_sentence: str | None
     confirmation_ratio: float | None
     confirmation_low: float | None
@@ -87,7 +87,7 @@ class OfferedAction(ApiModel):
     label: str
     hint: str
     field: str
-    """What it needs beside why: reason, until, owner, or nothing."""
+    """Field that it needs in addition to `why`: reason, until, owner, or nothing."""
 
 
 class AlertDetail(AlertRow):
@@ -214,7 +214,7 @@ class NodeActivity(ApiModel):
     """It has the locks of all its nodes; else it prepares, or waits for one."""
     state: str
     message: str
-    """What it waits for: who holds which node since when."""
+    """Reason for waiting: who holds which node since when."""
     repeat: int | None
     repeats: int | None
     since: datetime

@@ -25,7 +25,8 @@ from nightbench.core.sentences import compared
 Row = Mapping[str, Any]
 
 MARK = "<!-- nightbench-compare -->"
-"""First line of every comment: whoever keeps one comment for each change finds it by this."""
+"""First line of every comment: a program that keeps one comment for each change finds it by
+this."""
 
 LONGEST = 60_000
 """Characters of a comment; GitHub takes 65,536."""

@@ -10,7 +10,7 @@ from nightbench.web.ui_api import csv_response
 from nightbench.web.ui_models import ApiModel
 
 Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
-"""How the other side stands beside the one; unclear where the interval of the ratio holds 1."""
+"""The other side compared with the one; unclear if the interval of the ratio contains 1."""
 
 
 class OverviewCell(ApiModel):
@@ -21,16 +21,16 @@ class OverviewCell(ApiModel):
     series: int
     """That have a median."""
     compared: int
-    """Of these, that another line has measured at equal work on the same cluster."""
+    """Number of these that another line has measured at equal work on the same cluster."""
     untried: int
-    """Of these, in a mode that nobody had run on such devices before."""
+    """Number of these in a configuration that has not run on such devices before."""
     share_of_best: float | None
     """Newest median over the best line's at equal work: geometric mean of those compared."""
     moved: float | None
     """Newest median over the median of the 30 days before, less one: geometric mean."""
     newest_at: datetime | None
     published: int
-    """Published figures of it."""
+    """Number of published values."""
 
 
 class Overview(ApiModel):
@@ -46,7 +46,7 @@ class CurvePoint(ApiModel):
     cluster: str
     unit: str
     work: dict[str, bool | int | float | str | None]
-    """All other axes; those of one curve, and of the lines beside it, are equal."""
+    """All other axes; those of one curve, and of the other lines, are equal."""
     framework: str
     x: int
     """Trainers, or the batch size of a device."""
@@ -81,7 +81,7 @@ class ComparedPair(ApiModel):
     one_mfu: float | None
     other_mfu: float | None
     one_reported: dict[str, float] | None
-    """With the other: what a script not of ours printed itself, by name, as printed."""
+    """With the other: values that an external script printed, by name."""
     other_reported: dict[str, float] | None
     unit: str
     ratio: float | None

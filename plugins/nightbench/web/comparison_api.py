@@ -18,7 +18,7 @@ from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
 PAGE_HEADERS = HEADERS | {
     "Content-Security-Policy": f"{HEADERS['Content-Security-Policy']}; style-src 'unsafe-inline'"
 }
-"""Of a page that brings its style."""
+"""Security policy of a page with its own style."""
 
 
 class ComparisonApi(ExperimentApi):

@@ -9,7 +9,7 @@ class ApiError(ApiModel):
     """The answer of every request that fails."""
 
     detail: str
-    """What is wrong, for people."""
+    """Description of the error, for people."""
 
 
 class WebError(UserError):

@@ -16,9 +16,9 @@ class ExperimentItem(ApiModel):
     kind: str
     """compare, confirm, bisect, profile or reference."""
     title: str
-    """What is compared."""
+    """Subject of the comparison."""
     state: str
-    """held (a fork awaits approval), queued, running, done, failed, refused or cancelled."""
+    """`held` (a fork awaits approval), queued, running, done, failed, refused or cancelled."""
     headline: str
     """The state in one sentence."""
     suite: str
@@ -46,9 +46,9 @@ class ExperimentItem(ApiModel):
     spent_s: float
     why: str
     verdict: str | None
-    """Of compare what B is; of confirm and bisect the outcome; null until there is one."""
+    """For compare the verdict on B; for confirm and bisect the outcome; null until there is one."""
     conclusion: str | None
-    """Of compare, for the status of a commit: pending, success, failure (B is slower, or trains
+    """For compare, the status of a commit: pending, success, failure (B is slower, or trains
     differently), neutral or error."""
     a: str | None = None
     b: str | None = None
@@ -185,7 +185,7 @@ class MeasuredComparison(ApiModel):
     """Planned for each case."""
     min_effect: float
     combined: str | None
-    """What all cases together say."""
+    """Result of all cases together."""
     not_combined: str | None
     """Why there is no such sentence."""
     cases: list[ComparisonCase]

@@ -26,7 +26,8 @@ UNDER_WAY = timedelta(days=3)
 
 
 OpenAcceptances = Callable[[], list[Row]]
-"""Returns the rows of `ClusterAcceptance`: what is due depends on the lines' files, too."""
+"""Returns the rows of `ClusterAcceptance`: the need for a retest also depends on the lines'
+files."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from nightbench.web.run_models import (
 from nightbench.web.ui_api import csv_columns, csv_response
 
 OpenSpool = Callable[[], Spool]
-"""Opens the spool, which may lie in an object store."""
+"""Opens the spool, which may be in an object store."""
 
 
 class RunApi:

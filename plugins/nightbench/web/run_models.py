@@ -46,7 +46,7 @@ class RunCase(Utilisation):
     speedup: float | None
     efficiency: float | None
     metric: str | None
-    """Figure that was judged, by its column in `marts.fct_measurement`."""
+    """Metric that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
     change: float | None
     level_change: float | None
@@ -166,7 +166,7 @@ class CaseDetail(ApiModel):
     failed_checks: list[FailedCheck]
     good: GoodRun | None
     changes: list[CaseChange]
-    """What changed since that run."""
+    """Changes since that run."""
     changes_sentence: str | None
     """Why changes are not known, or not all; null where they are."""
     fingerprints: list[NodeFingerprint]
@@ -227,7 +227,7 @@ class RepeatTelemetry(ApiModel):
 
     items: list[TelemetryMetric]
     sentences: list[str]
-    """What was not recorded, or why there is nothing."""
+    """Missing values, or the reason why there are none."""
 
 
 class RepeatLog(ApiModel):

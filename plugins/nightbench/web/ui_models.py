@@ -27,7 +27,7 @@ class Utilisation(ApiModel):
     mfu_absent: str | None
     """Why there is no MFU; null if there is one."""
     tokens_per_s_per_device: float | None
-    """Of language models."""
+    """For language models only."""
     device: str | None
     peak_resident_bytes: float | None
     """Largest rank's, of the process; what a GPU holds is `peak_allocator_bytes`."""
@@ -38,7 +38,7 @@ class Utilisation(ApiModel):
     energy_absent: str | None
     """Why there is no energy; null if there is one."""
     reported: dict[str, float] | None
-    """What a script not of ours printed itself, by name, as printed."""
+    """Values that an external script printed, by name."""
     peak_allocator_bytes: float | None
     """Largest rank's, of its device."""
 
@@ -59,7 +59,7 @@ class AlertCore(ApiModel):
     change: float | None
     """Relative, of tonight's value."""
     level_change: float | None
-    """Of the level, with low and high its 90 % interval."""
+    """Change of the level; low and high are its 90 % interval."""
     change_low: float | None
     change_high: float | None
     since: datetime | None
@@ -79,7 +79,7 @@ class AlertHead(AlertCore):
     unit: str | None
     snoozed_until: datetime | None
     value: float | None
-    """Of the metric, in its unit there; with the baseline that it is compared with."""
+    """Value of the metric, in its unit there; with the baseline that it is compared with."""
     baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
@@ -141,7 +141,7 @@ class LeftOutCase(ApiModel):
     run_id: str
     suite: str
     code: str
-    """Of its reason: not_begun, window_ended, …"""
+    """Code of its reason: not_begun, window_ended, …"""
     observed: str | None
     expected: str | None
 
@@ -283,7 +283,7 @@ class SeriesPoint(Utilisation):
     code_digest: str | None
     fingerprint_id: str | None
     state_changes: list[str]
-    """What of the node was different in the median before: drivers, kernel, clocks."""
+    """Fields of the node that were different in the median before: drivers, kernel, clocks."""
     node_names: list[str] | None
     is_private_build: bool
     is_quarantined: bool
@@ -292,7 +292,7 @@ class SeriesPoint(Utilisation):
     metric: str | None
     """Metric that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
-    """Of the throughput; null where another figure was judged."""
+    """Baseline of the throughput; null if another metric was judged."""
     change: float | None
     level_change: float | None
     change_low: float | None
@@ -336,10 +336,10 @@ class LossCurve(ApiModel):
     framework: str
     framework_version: str | None
     training: str | None
-    """Of tonight whether it trained as before: same, changed or not_comparable."""
+    """Whether tonight's training is as before: same, changed or not_comparable."""
     training_sentence: str | None
     losses: list[float | None]
-    """Of the first step, then of each step of the window."""
+    """Loss of the first step, then of each step of the window."""
 
 
 class SeriesLosses(ApiModel):
@@ -379,4 +379,4 @@ class SeriesHistory(ApiModel):
     noisy: NoisySeries | None
     drifting: DriftingSeries | None
     roofline: Roofline | None
-    """Of the newest median."""
+    """Roofline of the newest median."""

@@ -18,7 +18,7 @@ from nightbench.web.run_api import OpenSpool
 from nightbench.web.ui_models import ApiModel
 
 MOST_STORED_BYTES = 8 * MOST_BYTES
-"""Of all wheels together: they go after a month."""
+"""Limit for all wheels together; they are removed after a month."""
 LONGEST_NAME = 200
 NAME: dict[str, Any] = {"pattern": f"^{WHEEL.pattern}$", "maxLength": LONGEST_NAME}
 _IN_MEMORY = 1024 * 1024
@@ -28,7 +28,7 @@ class UploadedWheel(ApiModel):
     """A wheel that was sent."""
 
     build: str
-    """What stands after `LINE=` in a request."""
+    """Text after `LINE=` in a request."""
     sha256: str
     size: int
     """In bytes."""

@@ -75,6 +75,8 @@ def test_help_is_read_as_a_whole_and_of_docstrings_only_the_first_sentence(
     tool: ModuleType,
 ) -> None:
     code = '''"""Module. Told."""
+LIMIT_S = 1.0
+"""Limit of a night that is told."""
 @app.command()
 def show(run: Annotated[str, Option("--run", help="A run." f" {X} It is told.")]):
     """Show. More."""
@@ -87,7 +89,8 @@ def _private():
     def found(path: str) -> set[str]:
         return {sentence for _, sentence in tool.prose(path, code)}
 
-    expected = {"Module.", "Show.", "More.", "Other.", "A run.", "X It is told."}
+    expected = {"Module.", "Limit of a night that is told.", "Show.", "More.", "Other.", "A run."}
+    expected |= {"X It is told."}
     assert found("plugins/nightbench/cli/a.py") == expected
     assert tool.check("a.txt", "Good.\nNobody came. It stood.\n") == [
         ("a.txt", 2, tool_rule, sentence)
@@ -136,6 +139,23 @@ def test_every_exception_has_a_reason(tool: ModuleType) -> None:
             "# One comment\n# is told.\na: told b # It is told\n",
             ["One comment is told.", "It is told"],
         ),
+        (
+            "sql/migrations/0001-a.sql",
+            "-- name: told(a)\n-- It is told.\ncomment on column a.b is\n'It''s told '\n'twice';\n",
+            ["It is told.", "It's told twice"],
+        ),
+        (
+            "sql/grafana/dashboards/a.json",
+            '{\n "title": "It is told",\n "query": "told",\n "description": "Also told."\n}\n',
+            ["It is told", "Also told."],
+        ),
+        (
+            ".github/actions/a/action.yml",
+            "description: It is told\ninputs:\n  a:\n    description: >-\n      Also\n      told\n"
+            "    default: told\n",
+            ["It is told", "Also told"],
+        ),
+        ("Makefile", "a: b  ## print what is told\n\ttold\n", ["print what is told"]),
     ],
 )
 def test_texts_of_code_pages_and_suites_are_read(

@@ -27,7 +27,7 @@ class Protocol:
     repeats: int = 7
     """With `confidence`: the most launches; otherwise exactly so many."""
     min_seconds: float = 0.0
-    """The window goes on past `measured_steps` until it is at least this long."""
+    """The window continues after `measured_steps` until it is at least this long."""
     min_repeats: int | None = None
     """Adaptive: good repeats before the interval is looked at, at least 5."""
     confidence: float | None = None
@@ -61,24 +61,27 @@ class Case:
     shard: int = 1
     """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
     shard_stage: int | None = None
-    """Of a sharded case: 1 splits optimiser states, 2 gradients as well, 3 parameters as well."""
+    """Parts that a sharded case splits: 1 optimiser states, 2 gradients as well, 3 parameters as
+    well."""
     tensor: int = 1
     """Devices that split each matrix; they compute the same samples, those of all of them."""
     context: int = 1
     """Devices that split each sequence; they compute the same samples, too. Each has all weights,
-    or a shard of them: shards may lie on devices of one context."""
+    or a shard of them: shards may be on devices of one context."""
     expert: int = 1
     """Devices that split the experts of each layer; each computes samples of its own."""
     pipeline: int = 1
     """Devices that split the layers, a stage each; they compute the same samples, too."""
     schedule: str | None = None
-    """Of a pipeline: the order in which parts of a batch go through it, such as 1f1b."""
+    """Order in which parts of a batch go through a pipeline, such as 1f1b."""
     micro_batches: int = 1
     """Parts of a step's batch, one after another; their gradients are summed up."""
     recompute: str = "none"
-    """What of a layer's forward is computed again for its backward: none, selective, full."""
+    """Part of a layer's forward pass that is computed again for its backward: none, selective,
+    full."""
     state_precision: str = "fp32"
-    """In which the optimiser's states lie between steps: fp32, as parameters do, or bf16."""
+    """Precision in which the optimiser's states are stored between steps: fp32, as parameters do,
+    or bf16."""
     tuning: str = "default"
     """Switches that the line alone has, by the name of how they are set."""
     precision: str = "fp32"
@@ -161,8 +164,8 @@ _SPLITS: Mapping[str, tuple[str, str | None]] = {
     "state_precision": ("states_", "states_{}"),
     "tuning": ("", "{}"),
 }
-"""Axis -> what stands before its value in slugs, and what a mode is called by it; None: lines
-declare nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
+"""Axis -> text before its value in slugs, and name of a configuration with it; None: lines declare
+nothing of it. `test_equal_axes` and its neighbours say where else an axis has to be."""
 SPLIT_AXES = tuple(_SPLITS)
 """How work is split, what of it is kept, and switches of a line."""
 
@@ -198,8 +201,8 @@ LINE_AXES: Mapping[str, str | int | None] = {
         )
     },
 }
-"""Axes whose values a framework line declares -> the value that every line has. Of a number a line
-declares whether it has more than one: `several`."""
+"""Axes whose values a framework line declares -> the value that every line has. For a number, a
+line declares whether it supports more than one: `several`."""
 SEVERAL = "several"
 
 
@@ -216,7 +219,7 @@ class ReferenceLosses(v.StrictModel):
     """Losses of the first and third step in float32 on a CPU, without dropout."""
 
     scale: v.Name
-    """Scale that they were computed at."""
+    """Scale at which these losses were computed."""
     batch_size_per_device: v.Count
     """Samples of a step."""
     first: v.Some[float]

@@ -164,9 +164,10 @@ class Variant(v.StrictModel):
     """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
     none."""
     versions: Annotated[tuple[str, ...], v.DERIVED] = ()
-    """Of the main package in its lock, the newest last; older ones are for older Pythons."""
+    """Versions of the main package in its lock, the newest last; older ones are for older
+    Pythons."""
     problem: Annotated[str | None, v.DERIVED] = None
-    """What is wrong with its lock: the cases that are run from it are unavailable."""
+    """Problem of its lock: the cases that are run from it are unavailable."""
     cuda: v.Text | None = None
     """CUDA that it is built with, `13.0` say."""
     driver: v.Text | None = None
@@ -236,7 +237,7 @@ class FrameworkInfo(v.StrictModel):
     line: v.Name
     """Name of the line: the folder's name."""
     title: v.Text
-    """How people call it."""
+    """Full name, as users know it."""
     version: v.Text
     """Version that the locks install."""
     package: v.Name | None = None
@@ -278,13 +279,13 @@ class FrameworkInfo(v.StrictModel):
     """In bf16 and fp16 replicas keep until the backward what autocast has made of matrices and of
     their inputs. For the memory that a case needs."""
     replaces: bool = False
-    """In a project's folder: it takes the place of the built-in one of the same name."""
+    """In a project's folder: replaces the built-in one of the same name."""
     for_tests: bool = False
     """No framework, but a stand-in for tests."""
     size_bytes: v.Whole = 0
     """Disk that the environment takes."""
     problem: Annotated[str | None, v.DERIVED] = None
-    """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+    """Problems of the line's folder, a line for each problem: its cases are unavailable."""
     libraries: dict[v.Text, v.Text] = Field({})
     """Shared libraries that the wheels need and do not contain, for example `libgomp.so.1`: name ->
     its path in a package of the lock, with wildcards, below site-packages. The environment's

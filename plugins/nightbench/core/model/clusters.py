@@ -55,7 +55,7 @@ class JumpHost(v.StrictModel):
     """A host that connections to nodes pass through."""
 
     host: v.Host
-    """Its SSH address, as the hop before it reaches it."""
+    """SSH address, as reached from the hop before it."""
     ssh_conn_id: v.Name
     """Airflow Connection with user, key and port."""
     port: v.Port | None = None
@@ -296,7 +296,8 @@ class GitRepository(v.StrictModel):
     """A repository whose commits people may have compared (docs/comparisons.md)."""
 
     url: GitUrl
-    """As git on the build node takes it; the node's own git has the credentials."""
+    """Address of the repository for git on the build node; the node's own git has the
+    credentials."""
     branch: Branch = "main"
     """A commit is compared with the one at which it left this branch, unless A is named."""
     recipe: v.Some[v.Text]
@@ -337,12 +338,12 @@ class Cluster:
     device_kind: str = "cpu"
     devices_per_node: int = 1
     compute_capability: str | None = None
-    """Of its GPUs; None where the file does not say it."""
+    """Compute capability of its GPUs; None if the file does not state it."""
     peak_flops: Mapping[str, float] = field(default_factory=dict)
     """Precision -> dense peak of one device in FLOP/s, where the file says it: it goes before the
     table of known devices."""
     device_memory_bytes: int | None = None
-    """Memory of one device; None where the file does not say it: nothing is held against it."""
+    """Memory of one device; None if the file does not state it: nothing is compared with it."""
     environments: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
     known_hosts: str | None = None
     """Absolute path on the controller; the Connection's own host keys when None."""
@@ -353,7 +354,8 @@ class Cluster:
     jump: tuple[JumpHost, ...] = ()
     """Hops on the way to every node, the first first."""
     transport: str | None = None
-    """What the frameworks' own traffic is to use, `nccl/ib` say; not compared when None."""
+    """Network that the frameworks' own traffic has to use, `nccl/ib` say; not compared when
+    None."""
     lock: str = "node"
     """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
     binding: str = "numa"
@@ -366,10 +368,10 @@ class Cluster:
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     health: HealthPolicy = field(default_factory=HealthPolicy)
     data: Mapping[str, str] = field(default_factory=dict)
-    """Name of a data set -> where it lies on every node."""
+    """Name of a data set -> its path on every node."""
     slurm: SlurmPolicy | None = None
     """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
     """Nodes are pods; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
-    """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""
+    """Program that limits the link of a node, with a bandwidth as last argument; empty: none."""

@@ -46,7 +46,7 @@ class Experiment:
     """Its folder in the spool; names of further comparisons begin with it."""
     kind: ExperimentKind
     request: Mapping[str, Any]
-    """What is compared, by kind."""
+    """Subject of the comparison, by kind."""
     suite: str
     cluster: str
     requested_by: str

@@ -18,7 +18,7 @@ JudgedMetric = Literal[
 ]
 """By their names in `marts.fct_measurement`."""
 AlertMetric = JudgedMetric | Literal["training"]
-"""What an alert may be about: a figure, or the losses."""
+"""Subjects of an alert: a metric, or the losses."""
 
 
 @dataclass(frozen=True)

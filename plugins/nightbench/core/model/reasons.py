@@ -156,9 +156,9 @@ class Reason:
     subject: str | None = None
     """The process, check, device, address or case that it is about, where it is about one."""
     observed: str = ""
-    """What was found, with its unit: `42% of the cores`, `code 1`."""
+    """Value that was found, with its unit: `42% of the cores`, `code 1`."""
     expected: str = ""
-    """What was expected, with its unit; empty where the code says it."""
+    """Value that was expected, with its unit; empty if the code says it."""
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in result.json, in the spool and in the warehouse."""

@@ -80,15 +80,15 @@ class RankResult(Figures):
     conditions: Mapping[str, str] | None = None
     """CPUs, and the variables that decide in which order its kernels add."""
     expert_tokens: Sequence[Sequence[int]] | None = None
-    """Tokens of a batch after the window by layer and expert; None where nothing is told of it."""
+    """Tokens of a batch after the window by layer and expert; None if nothing is recorded."""
     reported: Mapping[str, float] | None = None
     """Values that a training script printed: name -> median over its window, as printed."""
     precision: str | None = None
     transport: str | None = None
     modes: Mapping[str, str] = field(default_factory=dict)
-    """Axis -> the value that was really used; without one nothing is told of it."""
+    """Axis -> the value that was really used; an axis without a value is not reported."""
     batch_size: int | None = None
-    """What was found where the case says `max`."""
+    """Batch size that was found if the case says `max`."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -199,7 +199,8 @@ class RepeatSummary(Figures):
     loss_first: float | None = None
     loss_median: float | None = None
     losses: Mapping[str, float] | None = None
-    """What `core.training` compares: figure -> mean of the trainers; None where one lacks it."""
+    """Values that `core.training` compares: metric -> mean of the trainers; None if one lacks
+    it."""
     reported: Mapping[str, float] | None = None
     """Values that training scripts printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None
@@ -269,9 +270,9 @@ class Measurement(Figures):
     found_batch_size: int | None = None
     """Samples in a step of one trainer, as found where the case says `max`."""
     tokens_per_s: float | None = None
-    """Of all devices; None for what is no language model."""
+    """Value of all devices; None for what is no language model."""
     model_flops_per_s: float | None = None
-    """Of all devices; None where the workload states no FLOPs."""
+    """Value of all devices; None where the workload states no FLOPs."""
     device: str | None = None
     """Model of the devices; None where unknown, or where nodes differ."""
     peak_flops: float | None = None
@@ -284,7 +285,7 @@ class Measurement(Figures):
     """Values that a training script printed itself, such as its own MFU: name -> median of the
     repeats, as printed. Never judged, nor mixed with the values above."""
     losses: Mapping[str, tuple[float, float]] | None = None
-    """Figure of `core.training` -> lowest and highest of the repeats that count."""
+    """Metric of `core.training` -> lowest and highest of the repeats that count."""
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK
@@ -345,7 +346,7 @@ class Verdict:
     """Minimum detectable slowdown: a lasting drop of this size is reported within a week in nine of
     ten cases."""
     level_change: float | None = None
-    """Estimate of the relative change that `low` and `high` enclose; one night may lie outside."""
+    """Estimate of the relative change that `low` and `high` enclose; one night may be outside."""
     low: float | None = None
     high: float | None = None
     """90 % interval of the relative change: of the level for regressed and improved, otherwise of

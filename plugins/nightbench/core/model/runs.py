@@ -88,19 +88,19 @@ class JobSpec:
     environments: EnvironmentPolicy
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     lock: str = "node"
-    """What the agents lock: `node` or `devices`."""
+    """Resources that the agents lock: `node` or `devices`."""
     binding: str = "numa"
     """Processes run on cores of the NUMA node of their GPU; on all of them when `none`."""
     deadline: datetime | None = None
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
-    """What a repeat usually takes, where earlier runs say it; its time limit when None."""
+    """Usual seconds of a repeat, from earlier runs; if None, its time limit."""
     data_path: str | None = None
-    """Where the case's data lie on the nodes; None where they are synthetic, or the sample."""
+    """Folder of the case's data on the nodes; None if they are synthetic, or the sample."""
     link_command: tuple[str, ...] = ()
-    """What limits the link of a node on that node; empty: nothing."""
+    """Program that limits the link of a node on that node; empty: nothing."""
     transport: str | None = None
-    """What the frameworks' own traffic is expected to use; not compared when None."""
+    """Network that the frameworks' own traffic is expected to use; not compared when None."""
 
     @property
     def job_id(self) -> str:
@@ -240,7 +240,7 @@ class LoadBatch:
     cases: tuple[CaseToLoad, ...]
     """Cases that came back, in any state; a planned case that is not here is missing."""
     checks_digest: str = field(default="", kw_only=True)
-    """Of the checks that judged them."""
+    """Digest of the checks that judged them."""
     fingerprints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Fingerprint id -> the node's document (nightbench.fingerprint/1)."""
     cluster: Cluster | None = None

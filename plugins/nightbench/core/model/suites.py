@@ -18,22 +18,22 @@ from nightbench.core.model.workloads import WorkloadInfo
 TableMetric = Literal[
     "throughput", "minibatches", "speedup", "efficiency", "tokens_per_device", "mfu", "tflops"
 ]
-"""What stands in the cells of a table."""
+"""Metrics in the cells of a table."""
 
 TABLE_AXES = (
     "devices",
     *(x for x in Case.__annotations__ if x not in ("devices_per_node", "scale")),
 )
-"""What makes rows and columns of a table; `devices` is nodes x devices on each."""
+"""Axes of rows and columns of a table; `devices` is nodes x devices on each."""
 
 
 class PublishedFigures(v.StrictModel):
     """Published values of a table, as `sql/references/` lists them."""
 
     document: v.Text
-    """Their `source` there."""
+    """`source` of the published values in sql/references."""
     figures: v.Axis[v.Text]
-    """Their `figure` there."""
+    """`figure` of the published values in sql/references."""
     only: dict[str, v.Text] = Field({})
     """Their `framework` there: why Nightbench has no such line, so that its cells hold published
     values alone."""
@@ -101,7 +101,7 @@ class Suite:
     routes: tuple[Route, ...] = ()
     """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
     publish: Publication | None = None
-    """What a site for everybody may show of it; None: nothing."""
+    """Parts of it that a public site may show; None: nothing."""
 
 
 Accepted = Mapping[tuple[str, str], str | None]
@@ -120,7 +120,7 @@ class Catalog:
     log_formats: tuple[str, ...] = ()
     """Names of the logs that the nodes can read."""
     accepted: Callable[[Cluster], Accepted] = lambda cluster: {}
-    """What the acceptance of a cluster has shown of its own builds."""
+    """Results of the cluster's acceptance for its own builds."""
 
     def roles_of(self, case: Case) -> tuple[Role, ...]:
         """The roles of a case's processes: a command has its own, else the line says them."""

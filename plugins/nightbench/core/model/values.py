@@ -215,7 +215,7 @@ def slug(value: str) -> str:
 
 
 LONGEST_DAG_NAME = 100
-"""Of a tag in Airflow: suites and clusters are tags of DAGs."""
+"""Largest length of a tag in Airflow: suites and clusters are tags of DAGs."""
 
 
 def dag_name(value: str) -> str:
