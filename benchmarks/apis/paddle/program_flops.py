@@ -4,7 +4,7 @@ import numpy
 
 
 def product(y, made):
-    """The multiply-adds of a matrix product; of `y`, all but the columns are summed up."""
+    """Multiply-adds of a product; `y` has the summed dimension and the columns of the result."""
     return made.size * (y.size // int(numpy.prod(y.shape[:-2])) // made.shape[-1])
 
 
