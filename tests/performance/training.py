@@ -37,7 +37,6 @@ from nightbench.detection.training import (
 )
 from nightbench.testkit.gangs import BENCHMARKS, described, job_of, refused, run_gang
 
-STEPS = 20
 NIGHTS = 30
 WORKLOADS = ["gpt2", "resnet50_v1.5", "simnet_bow"]
 
@@ -99,7 +98,7 @@ def train(given: argparse.Namespace, workload: str, python: str, change: Change)
         _append(trainer, change.trainer, api)
         _append(code / "base_trainer.py", change.base, api)
         _time(code / "rank.py")
-        job["protocol"] = {"warmup_steps": 2, "measured_steps": STEPS, "min_seconds": 0}
+        job["protocol"] = {"warmup_steps": 2, "measured_steps": given.steps, "min_seconds": 0}
         folder = Path(made) / "run"
         folder.mkdir()
         allowed = os.sched_getaffinity(0)
@@ -259,6 +258,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
     parser.add_argument("--precisions", nargs="*", default=["fp32"])
     parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=20, help="of the window")
     parser.add_argument("--only", nargs="*", choices={**FAULTS, **UNLISTED}, help="these faults")
     parser.add_argument("--servers", type=int, default=0, help="asynchronous ones, of 2 trainers")
     rows = ("conditions", "versions", "faults", "unlisted")

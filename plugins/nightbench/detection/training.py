@@ -246,8 +246,9 @@ class _Comparison:
         nights = _comparable(figure, self.tonight, self.reference)
         if self.is_exact and len(nights) >= PROVED_NIGHTS:
             return 0.0
-        if figure == "long" and not self.traits.is_asynchronous:
-            return None  # Rounding grows from step to step.
+        # Rounding grows from step to step; which updates have come by the third one is chance.
+        if figure == ("opening" if self.traits.is_asynchronous else "long"):
+            return None
         rounding = self.traits.rounding(figure, is_alike=self.is_alike)
         if rounding is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -48,7 +48,7 @@ from nightbench.warehouse.connection import Connection
 STEPS = 100
 CHECKS_OF_REPEAT = 20
 CHECKS_OF_MEDIAN = 9
-LOSSES = {
+LOSSES: Mapping[str, tuple[float, float]] = {
     **{"first": (7.5, 7.5), "opening": (7.1, 7.1), "mean": (6.8, 6.8), "again": (5.2, 5.2)},
     "long": (6.0, 6.0),
     **{"steps": (100, 100), "mean_of": (10, 10), "conditions": (1, 1)},

@@ -249,6 +249,14 @@ def test_first_losses_that_are_a_line_s_own_are_not_compared_with_others(own: st
     assert lines(replace(FP32, **{own: True}), **losses) == {}
 
 
+def test_servers_are_not_judged_by_the_first_updates_that_arrive() -> None:
+    """Five nights of PaddlePaddle 2 had the same third loss, and the sixth another one."""
+    servers = replace(FP32, is_asynchronous=True)
+    nights = [night(number, {"mean": 5.5 + 0.01 * number}) for number in range(5)]
+    assert judge_training(night(5, {"opening": 6.39}), nights, servers).kind is TrainingKind.SAME
+    assert judge_training(night(5, {"first": 6.79}), nights, servers).kind is TrainingKind.CHANGED
+
+
 def test_servers_are_judged_by_their_own_nights_only_if_these_show_the_spread() -> None:
     traits = TrainingTraits("fp32", is_asynchronous=True)
     wide = [night(number, {"mean": 5.5 + 0.1 * number}, version="1") for number in range(5)]
