@@ -1,43 +1,43 @@
-# Nightbench. `make demo` is the way in; everything else is here too.
+# Nightbench. Start with `make demo`; `make help` lists the rest.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 .PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs pictures lock lock-line release down clean
 
-help:  ## this list
+help:  ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## make .venv from the lock (the command is .venv/bin/nightbench)
 	@tools/setup
 
-setup-analysis:  ## the same with what writes Parquet files
+setup-analysis:  ## make setup, with the packages that write Parquet files
 	@tools/setup --locks control analysis
 
-setup-dev:  ## the same with the tools of developers: tests, linters, Node.js, documentation
+setup-dev:  ## make setup-analysis, with the tools of developers: tests, linters, Node.js, documentation
 	@tools/setup --locks control analysis dev
 
-demo: setup  ## start everything on this machine, run the suite demo, show its results
+demo: setup  ## start everything on this host, run the suite demo, show its results
 	@.venv/bin/nightbench demo
 
-test: setup-dev  ## what to run before a commit; PostgreSQL comes from a wheel
+test: setup-dev  ## run the tests before a commit; PostgreSQL comes from a wheel
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow and not large" $(TEST_OPTIONS)
 
-test-all: test-rest test-browser  ## what is slow too, and Chromium; no drills, no large environments
+test-all: test-rest test-browser  ## run also slow tests and Chromium; no drills, no large environments
 
 test-rest: setup-dev
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large" $(TEST_OPTIONS)
 
-test-lines: setup-dev  ## all framework lines, the large ones too: 15 GB of environments, an hour
+test-lines: setup-dev  ## test all framework lines, the large ones too: 15 GB of environments, an hour
 	.venv/bin/python -m tests.contained -n 2 -m "framework or large"
 
 test-browser: setup-dev
 	.venv/bin/python -m tests.contained tests/browser
 
-drills: setup-dev  ## break things for real: faults in network namespaces and in a live Airflow (root)
+drills: setup-dev  ## test with real faults: network namespaces, a live Airflow (root)
 	.venv/bin/python -m tests.contained tests/drills -p no:cacheprovider
 
-figures: setup-dev  ## what Nightbench itself costs on this machine: launches, overhead, detection
+figures: setup-dev  ## measure the cost of Nightbench itself on this host: launches, overhead, detection
 	.venv/bin/python -m tests.performance
 
 # make stack EXECUTOR=local: without Redis and Celery workers.
@@ -48,33 +48,33 @@ WORKERS = -f docker/compose.celery.yaml
 endif
 COMPOSE = docker compose -f docker/compose.yaml $(WORKERS)
 PYTORCH = resnet50_v1.5-pytorch-collective
-stack:  ## the control plane, two Celery workers, four nodes in containers; cases of the demo there
+stack:  ## start the control plane, two Celery workers and four nodes in containers; run the demo
 	python3 docker/make_secrets.py
 	$(COMPOSE) up -d --build --wait
 	$(COMPOSE) exec -T api-server python run_suite.py demo --cluster compose \
 		--case $(PYTORCH)-1x1-bs2-smoke --case $(PYTORCH)-2x1-bs2-smoke
 	$(COMPOSE) exec -T api-server nightbench results
 
-lint: setup-dev  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
+lint: setup-dev  ## check format, lint, types, import rules, SQL, schemas, Dockerfiles
 	@.ci/run lint
 
 ui: setup-dev  ## build the pages inside Airflow from their TypeScript (after editing web/ui)
 	@.venv/bin/python tools/ui.py
 
-docs: setup-dev  ## the documentation as a site in build/site; warnings are errors
+docs: setup-dev  ## build the documentation as a site in build/site; warnings are errors
 	@.venv/bin/sphinx-build -qW --keep-going docs build/site
 	@echo "build/site/index.html"
 
-pictures: setup-dev  ## make the pictures of the documentation again: a whole stack, and Chromium
+pictures: setup-dev  ## make the pictures of the documentation again; needs a whole stack and Chromium
 	.venv/bin/python -m tests.performance pictures
 
 lock: setup  ## resolve requirements/*.in again (after editing one); versions stay, unless UPGRADE=1
 	@.venv/bin/python tools/relock.py $(if $(UPGRADE),--upgrade)
 
-lock-line: setup-dev  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
+lock-line: setup-dev  ## resolve a framework line's lock again: LINE=pytorch, VARIANT [default: cpu]
 	@.venv/bin/nightbench lock "$(LINE)" "$(or $(VARIANT),cpu)"
 
-release: setup-dev  ## checks, version, wheel, sdist, SBOM, hashes and tag: VERSION=0.2.0; publishes nothing
+release: setup-dev  ## check, set the version, build wheel, sdist, SBOM, hashes, tag: VERSION=0.2.0; publishes nothing
 	@.venv/bin/python tools/release.py "$(VERSION)"
 
 down:  ## stop what `make demo` started

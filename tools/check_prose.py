@@ -3,9 +3,10 @@
     python tools/check_prose.py             print all findings
     python tools/check_prose.py FILE ...    print the findings of these files
 
-It reads the documentation, the golden file of messages, help texts, other texts of three words or
-more in the code, the texts of the pages, the comments of suites and clusters, and the first
-sentence of each public docstring.
+It reads the documentation and decisions, the golden file of messages, help texts, other texts of
+three words or more in the code, the texts of the pages, and the first sentence of each public
+docstring. It also reads comments of YAML, SQL, Dockerfiles, shell scripts and the Makefile, and the
+titles and descriptions of dashboards, charts, workflows and issue forms.
 """
 
 from __future__ import annotations
@@ -23,16 +24,25 @@ from markdown_it import MarkdownIt
 
 REPO = Path(__file__).resolve().parent.parent
 FILES = re.compile(
-    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
+    r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(adr/|reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
     r"|(plugins|benchmarks)/.+\.py|tests/unit/golden/messages\.txt"
     r"|plugins/nightbench/(cli/template/.+\.md|report/templates/.+\.(txt|html))"
     r"|plugins/nightbench/web/ui/src/.+\.tsx?|(dags|plugins/nightbench/cli/template)/.+\.yaml"
+    r"|Makefile|\.ci/.+|(docker|\.github|\.gitlab|sql)/(?!.*\.(csv|md)$).+"
 )
 LONGEST = 30  # words of a sentence
 _END = re.compile(r"(?<=[.!?])[)\"]?\s+(?=[A-Z0-9\"(])")
 _OPENING = re.compile(r"(What|Of)\b(?!.*\?$)")
 _NO_TEXT = re.compile(r"\{%.*?%\}|\{#.*?#\}|<(style|script).*?</\1>|<[^>]+>", re.S)
-_YAML_COMMENT = re.compile(r"(?:^ *#.*\n)+|(?<= )#.*\n", re.M)
+_COMMENT = re.compile(r"(?:^ *#(?![!:]| syntax=).*\n)+|(?<= )##? .*\n", re.M)
+_SQL_TEXT = re.compile(
+    r"(?:^ *--(?! name: ).*\n)+|(?<=\bis)\s+'(?P<comment>(?:[^']|''|'\n\s*')*)'", re.M
+)
+_VALUE = re.compile(
+    r"^(?P<indent>[ -]*)\"?(?:\w*title|description|label|placeholder|about|slice_name|content)\"?:"
+    r"(?: [|>]-?\n(?P<block>(?:(?:(?P=indent) .*)?\n)+)| (?P<line>[^|>\n].*))",
+    re.M,
+)
 _PAGE_TEXT = re.compile(
     r"//[^\n]*|/\*\*(?P<comment>.+?)\*/"
     r'|"(?P<string>[^"\n]*)"|`(?P<template>[^`]*)`'
@@ -83,9 +93,15 @@ def prose(path: str, text: str) -> Iterator[tuple[int, str]]:
             yield from ((line, each) for each in parts)
     elif path.endswith(".py"):
         yield from _code(path, ast.parse(text))
-    elif path.endswith(".yaml"):
-        for found in _YAML_COMMENT.finditer(text):
-            yield from _at(text, found, re.sub(r"^ *# ?", "", found[0], flags=re.M))
+    elif path.endswith(".sql"):
+        for found in _SQL_TEXT.finditer(text):
+            shown = found["comment"] or re.sub(r"^ *-- ?", "", found[0], flags=re.M)
+            yield from _at(text, found, re.sub(r"'\n\s*'", "", shown).replace("''", "'"))
+    elif not path.endswith((".ts", ".tsx")):
+        for found in _COMMENT.finditer(text):
+            yield from _at(text, found, re.sub(r"^ *##? ?", "", found[0], flags=re.M))
+        for found in _VALUE.finditer(text):
+            yield from _at(text, found, (found["block"] or found["line"]).strip(' ",\n'))
     else:
         for found in _PAGE_TEXT.finditer(text):
             shown = found[found.lastgroup].strip("* \n") if found.lastgroup else ""

@@ -1,4 +1,5 @@
--- Grain: one row per node that was ever looked at, or that somebody spoke for or against.
+-- Grain: one row per node that a preflight examined, or that a person put into or out of
+-- quarantine.
 create or replace view marts.dim_node as
 with latest as (
     select p.*

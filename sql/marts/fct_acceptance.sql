@@ -1,5 +1,5 @@
--- Grain: one row per acceptance of a cluster (a run of `nightbench accept`), mode of a line and
--- shape (nodes x devices).
+-- Grain: one row per acceptance of a cluster (a run of `nightbench accept`), configuration of a
+-- line and shape (nodes x devices).
 create or replace view marts.fct_acceptance as
 select *
 from staging.acceptance;

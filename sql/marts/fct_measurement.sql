@@ -83,8 +83,8 @@ select
     m.series_key,
     m.run_key
 from raw.measurement as m
--- run_at is the start of the run, and prunes months where runs are known. As an equality it would be
--- counted beside run_key, and the planner would expect one row where there are thousands.
+-- run_at is the start of the run, and prunes months where runs are known. As an equality it would
+-- count in addition to run_key, and the planner would expect one row instead of thousands.
 inner join raw.run as r
     on m.run_key = r.run_key and m.run_at >= r.started_at and m.run_at <= r.started_at
 inner join staging.series as s on m.series_key = s.series_key

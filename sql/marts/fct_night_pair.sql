@@ -1,4 +1,4 @@
--- Grain: one row per run, case and reference build that it was measured beside.
+-- Grain: one row per run, case and reference build that was measured next to it.
 create or replace view marts.fct_night_pair as
 select
     p.run_id,

@@ -1,4 +1,4 @@
--- Grain: one row per reason for which a repeat, or a case of a run, does not count: it failed, was
+-- Grain: one row per reason why a repeat, or a case of a run, does not count. It failed, was
 -- disturbed, quarantined, cancelled, unavailable, or left out of a night.
 create or replace view marts.fct_reason as
 with told as (

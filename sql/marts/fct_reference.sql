@@ -1,6 +1,6 @@
--- Grain: one row per published figure or empty cell and series whose latest median matches it on
--- every axis that the original states; one row with nulls where no series does. The published
--- hardware is never ours: a figure to stand beside, no target.
+-- Grain: one row per published value or empty cell, and per series whose latest median matches it
+-- on every axis that the original states. If no series matches, one row has nulls. The published
+-- hardware is always another one: a value to compare with, no target.
 create or replace view marts.fct_reference as
 with latest as (
     -- Full scale only: a smoke run does another amount of work.

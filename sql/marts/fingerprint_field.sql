@@ -1,6 +1,7 @@
--- Grain: one row per fingerprint and field that has a value. Fields are named by their path; entries
--- of a list by their index, name, device or number. What names the node or belongs to a framework's
--- environment is no part of the fingerprint's identity and is left out, as in causes/field_changes.py.
+-- Grain: one row per fingerprint and field that has a value. Fields are named by their path;
+-- entries of a list by their index, name, device or number. Fields that name the node or belong to
+-- a framework's environment are not part of the fingerprint's identity and are excluded, as in
+-- causes/field_changes.py.
 create or replace view marts.fingerprint_field as
 select
     f.fingerprint_id,

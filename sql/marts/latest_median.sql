@@ -77,11 +77,12 @@ cross join lateral (
         and not f.is_private_build
         and not exists (
             select from staging.changed_training as t
-            where t.series_key = s.series_key and f.started_at >= t.since
+            where t.series_key = s.series_key and f.started_at between t.since and t.until
         )
     order by f.started_at desc
     limit 1
 ) as m;
 
 comment on view marts.latest_median is
-'One row per series: its newest good median, without nights with a live alert about training';
+'One row per series: its newest good median, without nights whose training changed until a user '
+'accepts the change';

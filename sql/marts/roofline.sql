@@ -1,14 +1,16 @@
--- Grain: one row per series and run, as marts.fct_measurement: what limits a step. Shares of a
--- step that the devices' own speed in the same run accounts for:
---   input    the wait for a batch, as measured
---   compute  model FLOPs by the rate of the matrix product, which is in fp32; of other precisions
---            MFU, which is against the published peak
---   memory   six passes over the parameters by the rate at which memory is copied: the least that
---            a step reads and writes; activations are not counted
---   network  the gradients of all parameters in fp32, or the bytes that were counted, by the rate of
---            the all-reduce, which is of TCP
--- A wait of a tenth is a bound: nothing overlaps it. Else the largest of the others, of a half or
--- more. Rates of a CPU's controls are those of Python's interpreter and are not used.
+-- Grain: one row per series and run, as marts.fct_measurement: what limits a step. Each share is the
+-- part of a step that the devices' own speed in the same run explains:
+--
+-- - input: the wait for a batch, as measured.
+-- - compute: model FLOPs divided by the rate of the matrix product, which is in fp32. With another
+--   precision it is MFU, the share of the published peak.
+-- - memory: six passes over the parameters divided by the rate of memory copies. It is the least
+--   that a step reads and writes; activations are not counted.
+-- - network: the gradients of all parameters in fp32, or the counted bytes, divided by the rate of
+--   the all-reduce over TCP.
+--
+-- A wait of a tenth is a bound, because nothing overlaps it; else the largest other share, if it is
+-- a half or more. A CPU's control measurements depend on Python's interpreter and are not used.
 create or replace view marts.roofline as
 with figures as (
     select

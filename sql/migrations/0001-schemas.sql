@@ -5,9 +5,9 @@ create schema staging;
 create schema marts;
 
 comment on schema raw is
-'What was planned, what came back and what was made of it: facts by month around cases and series';
+'Plans, results and verdicts: facts by month around cases and series';
 comment on schema staging is
-'Views over raw: facts beside their run and axes, one generation of each case';
+'Views over raw: facts with their run and axes, one generation of each case';
 comment on schema marts is 'Views for analysts and pages; the grain stands in the header of each';
 
 grant usage on schema raw, staging, marts to nightbench_loader, nightbench_reader;
@@ -22,10 +22,10 @@ alter default privileges in schema marts
 grant select on tables to nightbench_loader, nightbench_reader;
 
 create schema triage;
-comment on schema triage is 'What moves an alert: the only way to change one';
+comment on schema triage is 'Functions that change an alert: the only way to change one';
 
--- Names and notes of people: short, and without codes that turn the text beside them. Whoever calls
--- the functions of triage by SQL meets the same bounds as the pages and the command.
+-- Names and notes of people: short, and without control codes for the direction of text. Callers of
+-- the functions of triage by SQL have the same limits as the pages and the command.
 create function raw.is_plain(given text, longest integer) returns boolean
 language sql immutable
 set search_path = pg_catalog
@@ -34,8 +34,8 @@ and given !~ '[\u0001-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069
 comment on function raw.is_plain is
 'No control characters, no codes for the direction of writing, and not too long';
 
--- Locks that only whoever may write can hold: any role may take an advisory lock, and with one of
--- ours a reader would stall judging.
+-- Locks that need the right to write: any role may take an advisory lock, and with the same lock a
+-- reader would stall judging.
 create table raw.lock (
     name text primary key check (name <> ''),
     pid integer,
@@ -54,8 +54,8 @@ declare
     was raw.lock;
 begin
     insert into raw.lock (name) values (wanted) on conflict do nothing;
-    -- Sessions are looked at while the row is locked, and anew: an owner may have connected since
-    -- this transaction looked at them before.
+    -- Sessions are read again while the row is locked: an owner may have connected since this
+    -- transaction read them before.
     select * into was from raw.lock where name = wanted for update;
     perform pg_stat_clear_snapshot();
     if exists (

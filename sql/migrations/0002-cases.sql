@@ -1,4 +1,4 @@
--- What figures are of: clusters, runs, builds, cases, series, fingerprints. Facts refer to them by
+-- Subjects of results: clusters, runs, builds, cases, series, fingerprints. Facts refer to them by
 -- integer keys; people, pages and alerts name them by their ids.
 create table raw.cluster (
     cluster text primary key check (cluster <> ''),

@@ -1,4 +1,4 @@
--- What was planned and what came back. `> 0 and < 'infinity'` also refuses NaN, which PostgreSQL
+-- Plans and results. `> 0 and < 'infinity'` also refuses NaN, which PostgreSQL
 -- sorts above infinity. Times are seconds, sizes are bytes, throughput is in units of work per
 -- second. Results are partitioned by the month in which their run started (`run_at`).
 create table raw.planned_case (
@@ -162,8 +162,8 @@ comment on column raw.measurement.peak_allocator_bytes is
 'counts it';
 comment on column raw.measurement.losses is
 'Losses that show how it trained, each with the lowest and the highest of the good repeats. '
-'Names: first; opening (first step of the window); mean (of its first mean_of steps); again (the '
-'first batch, after the window of so many steps). The value conditions is a checksum of CPUs, '
+'Names: first; opening (first step of the window); mean (of its first mean_of steps); long (of its '
+'first 100); again (the first batch, after the window of so many steps). The value conditions is a checksum of CPUs, '
 'threads and variables. The value skipped counts updates without a step after an overflow. Null if '
 'a rank recorded none';
 comment on column raw.measurement.reported is
@@ -408,6 +408,7 @@ create table raw.verdict (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
 create index verdict_by_series on raw.verdict (series_key, run_at desc);
+create index verdict_changed_training on raw.verdict (series_key, run_at) where training = 'changed';
 comment on table raw.verdict is 'Verdict of a run on a series, with the evidence in a sentence';
 comment on column raw.verdict.run_at is 'Start of the run; the month is the partition';
 comment on column raw.verdict.run_key is 'The run';

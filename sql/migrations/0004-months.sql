@@ -74,8 +74,8 @@ begin
 end
 $$;
 comment on function raw.drop_old_details is
-'Empties the months of ranks, with their steps, whose last day is older than so many days; all '
-'else is kept for ever. Returns their names';
+'Empties the months of ranks, with their steps, whose last day is older than so many days; '
+'everything else is kept. Returns their names';
 
 -- Autovacuum analyses months but never the tables that they are parts of, and a night comes at once.
 create function raw.refresh_statistics() returns boolean

@@ -1,4 +1,4 @@
--- What nights said of series beside verdicts: noise, drift, and how good the detector is.
+-- Findings of nights in addition to verdicts: noise, drift, and the grades of the detector.
 create table raw.noise_event (
     case_id text not null,
     cluster text not null,
@@ -38,8 +38,8 @@ for each statement execute function triage.refuse_noise_rewriting();
 revoke execute on function triage.refuse_noise_rewriting from public;
 revoke update on raw.noise_event from nightbench_loader;
 
--- A series that creeps for weeks is told once, and again when it has crept on. No night of it is a
--- change, so it is no alert.
+-- A series that drifts for weeks is reported once, and again when it has drifted further. No night
+-- of it is a change, so it is no alert.
 create table raw.drift (
     case_id text not null,
     cluster text not null,
@@ -60,7 +60,7 @@ create table raw.drift (
     foreign key (case_id, cluster) references raw.series (case_id, cluster),
     check ((over_run_id is null) = (over_at is null))
 );
-create unique index drift_standing on raw.drift (case_id, cluster) where over_at is null;
+create unique index drift_live on raw.drift (case_id, cluster) where over_at is null;
 create index drift_by_run on raw.drift (run_id);
 comment on table raw.drift is
 'Times when a series was found to drift, and to drift further; at most one row of a series is '

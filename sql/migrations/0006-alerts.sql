@@ -169,7 +169,7 @@ begin
 end
 $$;
 
--- What people do ---------------------------------------------------------------------------
+-- Actions of people ---------------------------------------------------------------------------
 
 create function triage.check_person(p_by text) returns void
 language plpgsql
@@ -278,9 +278,9 @@ begin
     return was;
 end
 $$;
-comment on function triage.assign_alert is 'Says whose a live alert is; empty: nobody''s';
+comment on function triage.assign_alert is 'Sets the owner of a live alert; empty: no owner';
 
--- What a night does ------------------------------------------------------------------------
+-- Actions of a night ------------------------------------------------------------------------
 
 create function triage.open_alert(
     p_case_id text,
@@ -370,7 +370,7 @@ begin
 end
 $$;
 comment on function triage.continue_alert is
-'Another night says the same: kind, sentence and figures follow it; a snooze that is over ends';
+'Another night has the same result: kind, sentence and values follow it; an old snooze ends';
 
 create function triage.resolve_by_run(p_alert_id bigint, p_run_id text, p_why text)
 returns boolean
@@ -436,7 +436,7 @@ begin
 end
 $$;
 comment on function triage.reopen_by_run is
-'What was dismissed has become worse; false where it was not dismissed any more';
+'Reopens a dismissed alert that has become worse; false if it was no longer dismissed';
 
 create function triage.watch_alert(p_alert_id bigint, p_suspect text, p_run_id text)
 returns void
@@ -456,8 +456,8 @@ $$;
 comment on function triage.watch_alert is
 'One night''s suspicion (recovered, worse) that a second one has to confirm; null: it was nothing';
 
--- Whose a new alert is, as the suite's file says. People have the last word: nobody is put in who
--- was ever assigned, or taken away.
+-- The owner of a new alert, as in the suite's file. People decide: an alert that a person assigned,
+-- or whose owner a person removed, is not assigned again.
 create function triage.route_alert(p_alert_id bigint, p_owner text, p_run_id text)
 returns boolean
 language plpgsql
@@ -480,7 +480,7 @@ begin
 end
 $$;
 comment on function triage.route_alert is
-'Gives a new alert its owner; false where somebody was assigned before';
+'Gives a new alert its owner; false if an owner was assigned before';
 
 create function triage.grow_alert(p_alert_id bigint, p_run_id text) returns boolean
 language plpgsql

@@ -54,7 +54,7 @@ comment on column raw.alert_rank.rank is
 'Order of groups, the lowest first: severity, then the sum of certain losses';
 comment on column raw.alert_rank.place is 'Order in its group, from 1: the worst first';
 
-create table raw.shared_movement (
+create table raw.shared_change (
     run_id text not null references raw.run (run_id),
     factor text not null check (factor in ('cluster', 'node', 'network', 'line', 'workload')),
     name text not null check (name <> ''),
@@ -65,26 +65,26 @@ create table raw.shared_movement (
     members jsonb not null check (jsonb_typeof(members) = 'object'),
     series integer not null check (series > 0),
     controls integer not null check (controls >= 0),
-    controls_moved integer not null check (controls_moved between 0 and controls),
+    controls_changed integer not null check (controls_changed between 0 and controls),
     sentence text not null check (sentence <> ''),
     alert_id bigint references raw.alert (alert_id),
     primary key (run_id, factor, name, since)
 );
-create index shared_movement_by_alert on raw.shared_movement (alert_id);
-comment on table raw.shared_movement is
+create index shared_change_by_alert on raw.shared_change (alert_id);
+comment on table raw.shared_change is
 'A change that many series of a night share by their build, node, cluster, network or workload';
-comment on column raw.shared_movement.run_id is 'Run whose night was judged';
-comment on column raw.shared_movement.factor is 'Property that the series share';
-comment on column raw.shared_movement.name is 'Which one: the line, the node';
-comment on column raw.shared_movement.since is 'Day of the first night at the new level';
-comment on column raw.shared_movement.change is 'Relative change of the level that they share';
-comment on column raw.shared_movement.low is 'With high the 90 % interval of change';
-comment on column raw.shared_movement.high is 'Its other end';
-comment on column raw.shared_movement.members is
+comment on column raw.shared_change.run_id is 'Run whose night was judged';
+comment on column raw.shared_change.factor is 'Property that the series share';
+comment on column raw.shared_change.name is 'Which one: the line, the node';
+comment on column raw.shared_change.since is 'Day of the first night at the new level';
+comment on column raw.shared_change.change is 'Relative change of the level that they share';
+comment on column raw.shared_change.low is 'With high the 90 % interval of change';
+comment on column raw.shared_change.high is 'Its other end';
+comment on column raw.shared_change.members is
 'Case_id of each series that takes part -> its own relative change';
-comment on column raw.shared_movement.series is 'Series that have it in common and were judged';
-comment on column raw.shared_movement.controls is 'Control measurements of the same nodes';
-comment on column raw.shared_movement.controls_moved is 'Number of those that changed';
-comment on column raw.shared_movement.sentence is 'The verdict in words';
-comment on column raw.shared_movement.alert_id is
+comment on column raw.shared_change.series is 'Series that have it in common and were judged';
+comment on column raw.shared_change.controls is 'Control measurements of the same nodes';
+comment on column raw.shared_change.controls_changed is 'Number of those that changed';
+comment on column raw.shared_change.sentence is 'The verdict in words';
+comment on column raw.shared_change.alert_id is
 'Its only alert, on one of its series; null: an increase, or noisy series only';

@@ -1,4 +1,4 @@
--- What a schedule promised, night by night, and what came of it. Written from the suites' files,
+-- Scheduled nights and their outcomes. Written from the suites' files,
 -- so that also a night of which nothing else exists leaves a row.
 create table raw.suite_watch (
     suite text primary key check (suite <> ''),
@@ -13,7 +13,7 @@ comment on column raw.suite_watch.timetable is
 comment on column raw.suite_watch.since is
 'Since when its nights are expected: it was new then, or had another cluster or schedule before';
 comment on column raw.suite_watch.suite is 'The suite';
-comment on column raw.suite_watch.cluster is 'Cluster that it runs on';
+comment on column raw.suite_watch.cluster is 'Cluster that runs the suite';
 comment on column raw.suite_watch.seen_at is 'When its file was last read';
 
 create table raw.night (
@@ -50,7 +50,7 @@ comment on column raw.night.is_silence is 'No suite of the cluster has a result:
 comment on column raw.night.missing_at is 'When it was found missing; null where it never was';
 comment on column raw.night.ended_at is 'When its results were found to have come after all';
 comment on column raw.night.suite is 'The suite';
-comment on column raw.night.cluster is 'Cluster that it runs on';
+comment on column raw.night.cluster is 'Cluster that runs the suite';
 comment on column raw.night.scheduled_at is 'Time of the schedule';
 comment on column raw.night.due_at is 'Deadline of its results';
 comment on column raw.night.why is 'Why due_at is what it is; empty where the schedule says it';

@@ -86,7 +86,7 @@ comment on column raw.experiment.why is 'Why it failed, was put back, ended earl
 comment on column raw.experiment.result is
 'The result, as the command of its kind prints it with --json; of a bisect with its tests so far';
 
--- Its profile is cancelled with a comparison that brings no result.
+-- Its profile is cancelled with a comparison that has no result.
 create function raw.cancel_profiles() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -269,7 +269,7 @@ grant execute on function triage.request_experiment, triage.move_experiment
 to nightbench_loader, nightbench_triage;
 
 
--- What a night measured beside a reference build: both raw series, apart from the results of nights.
+-- Measurements of a night with a reference build: both raw series, separate from results of nights.
 create table raw.night_pair (
     run_id text not null references raw.run (run_id),
     case_id text not null references raw."case" (case_id),

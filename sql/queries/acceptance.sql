@@ -1,7 +1,8 @@
--- Acceptance of clusters: which modes of the lines were tried there, and what came of them.
+-- Acceptance of clusters: configurations of the lines that were tried there, and the outcomes.
 
 -- name: accepted_modes(cluster)
--- The newest result of each mode and shape on a cluster with each build; interrupted ones do not count.
+-- The newest result of each configuration and shape on a cluster with each build; interrupted ones
+-- do not count.
 with newest as (
     select d.driver
     from raw.node_preflight as p

@@ -1,7 +1,7 @@
 -- Alerts: their life, what people do with them, and their history.
 
 -- name: touch_alert(kind, sentence, value, baseline, change, run_id, case_id, cluster, metric)
--- Gives a live alert kind, sentence and figures of another run that confirms it.
+-- Gives a live alert kind, sentence and values of another run that confirms it.
 select alert.alert_id
 from raw.alert
 cross join
@@ -35,7 +35,7 @@ order by opened_at desc, alert_id desc
 limit :max_rows;
 
 -- name: live_alerts(cluster)
--- What the live alerts of a cluster are ranked by.
+-- Columns by which the live alerts of a cluster are ranked.
 select
     alert_id,
     group_key,
@@ -47,9 +47,9 @@ select
 from marts.fct_alert
 where cluster = :cluster and state in ('open', 'acknowledged');
 
--- name: standing_alerts(cluster)
--- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose
--- event goes on.
+-- name: continuing_alerts(cluster)
+-- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose event
+-- continues.
 select
     case_id,
     cluster,
@@ -116,7 +116,7 @@ where what = 'moved'
 order by event_id;
 
 -- name: regressions()
--- Every alert on a fall: the run that opened it, and the last run that confirmed it.
+-- Every alert on a drop: the run that opened it, and the last run that confirmed it.
 select
     a.alert_id,
     a.case_id,
@@ -130,8 +130,9 @@ inner join staging.run as latest on a.last_run_id = latest.run_id
 where a.verdict = 'regressed'
 order by a.alert_id;
 
--- name: standing_movements(cluster)
--- Shared movements whose alert is live, or dismissed while its event goes on; the earliest run first.
+-- name: live_shared_changes(cluster)
+-- Shared changes whose alert is live, or dismissed while its event continues; the earliest run
+-- first.
 select
     a.alert_id,
     a.case_id,
@@ -139,7 +140,7 @@ select
     m.name,
     m.since,
     m.members
-from raw.shared_movement as m
+from raw.shared_change as m
 inner join raw.alert as a on m.alert_id = a.alert_id
 inner join raw.run as r on m.run_id = r.run_id
 where
@@ -150,13 +151,13 @@ where
     )
 order by a.alert_id asc, r.started_at asc;
 
--- name: movements_of_alerts(alert_ids)
--- The newest shared movement of each of some alerts.
+-- name: shared_changes_of_alerts(alert_ids)
+-- The newest shared change of each of some alerts.
 select distinct on (m.alert_id)
     m.alert_id,
     m.sentence,
     m.members
-from raw.shared_movement as m
+from raw.shared_change as m
 inner join raw.run as r on m.run_id = r.run_id
 where m.alert_id = any(:alert_ids)
 order by m.alert_id asc, r.started_at desc;

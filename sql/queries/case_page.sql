@@ -1,9 +1,9 @@
 -- Questions of the page of one case of a run.
 
 -- name: case_head(run_id, case_id)
--- What the page says beside the case's result: the generation that counts, its nodes, how many
--- checks its results met, and the last good run before it: the one that its verdict names, else the newest
--- earlier night that was not judged slower.
+-- Values of the page in addition to the case's result: the generation that counts, its nodes, how
+-- many checks its results met, and the last good run before it. That run is the one that its
+-- verdict names, else the newest earlier night that was not judged slower.
 select
     p.generation,
     p.node_names,

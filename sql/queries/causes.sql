@@ -50,7 +50,7 @@ left join lateral (
         s.factor,
         s.name,
         s.sentence
-    from raw.shared_movement as s
+    from raw.shared_change as s
     where s.alert_id = a.alert_id and s.run_id = :run_id
     order by s.change asc
     limit 1
@@ -207,9 +207,9 @@ where
 order by run_id, node, subject;
 
 -- name: cause_peers(cluster, until)
--- The newest verdict of the last hours of every series of a cluster. `since` is when the series
--- fell; where the verdict does not know, when its alert was opened. `fell_with` are the movements of
--- that night that it is a member of: factor and name.
+-- The newest verdict of the last hours of every series of a cluster. `since` is the start of the
+-- drop; if the verdict does not know it, the time when its alert was opened. `dropped_with` are the
+-- shared changes of that night that the series is a member of: factor and name.
 select distinct on (s.case_id)
     s.case_id,
     s.framework,
@@ -229,9 +229,9 @@ select distinct on (s.case_id)
     ) as nodes,
     array(
         select d.factor || ' ' || d.name
-        from raw.shared_movement as d
+        from raw.shared_change as d
         where d.run_id = r.run_id and d.change < 0 and d.members ? s.case_id
-    ) as fell_with
+    ) as dropped_with
 from raw.run as r
 inner join raw.verdict as v on r.run_key = v.run_key and r.started_at = v.run_at
 inner join staging.series as s on v.series_key = s.series_key
@@ -256,7 +256,9 @@ where
 order by s.case_id asc, r.started_at desc, r.run_id desc;
 
 -- name: cause_controls(cluster, since, until)
--- Control measurements of a cluster in a span of time, oldest first.
+-- Control measurements of the nights of a cluster up to one, by run; those of a repeated preflight
+-- count once, with their median. They are made while the run is measured: a run of 180 days ago has
+-- none from before that day.
 select
     node,
     metric,
@@ -273,8 +275,8 @@ order by node, metric, device, backend, at;
 
 -- name: night_controls(cluster, until)
 -- Control measurements of the nights of a cluster up to one, by run; those of a repeated preflight
--- count once, with their median. They are made while the run goes on: a run of 180 days ago has none
--- from before that day.
+-- count once, with their median. They are made during the run: a run of 180 days ago has none from
+-- before that day.
 select
     r.run_id,
     c.node,

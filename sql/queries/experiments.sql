@@ -93,8 +93,8 @@ where
     );
 
 -- name: adopt_experiment*!
--- Goes on with a running experiment whose DAG run has ended. Changes no row where another one has
--- done so before.
+-- Continues a running experiment whose DAG run has ended. Changes no row if another DAG run has
+-- continued it before.
 update raw.experiment
 set dag_run_id = :dag_run_id
 where
@@ -128,8 +128,9 @@ returning
     ) as is_awaited;
 
 -- name: leave_experiment*!
--- Ends a running experiment, or puts it back into the queue; a cancelled one ends. What a person said
--- who cancelled it stays. Also stores the result of one that was given up meanwhile.
+-- Ends a running experiment, or puts it back into the queue; a cancelled one ends. The reason that
+-- a person gave for cancelling it is kept. Also stores the result of one that was given up
+-- meanwhile.
 update raw.experiment
 set
     state = case
@@ -168,8 +169,8 @@ where
 returning experiment_id;
 
 -- name: runs_to_notify()
--- Runs with news that is still to be sent, and with suspects of which the last one ended not long
--- ago. What no channel takes for longer waits for the daily upkeep.
+-- Runs with news that is still to be sent, and with suspects of which the last one ended recently.
+-- A message that no channel accepts for longer waits for the daily upkeep.
 select distinct e.run_id
 from raw.experiment as e
 inner join staging.unnotified_alert as u on e.run_id = u.news

@@ -1,7 +1,7 @@
 -- Messages about alerts: what has been sent on which channel, and what has not.
 
 -- name: unnotified_alerts(suite, cluster)
--- What is unnotified of a suite's alerts on a cluster, the worst first: news of live ones, and
+-- Unsent messages about a suite's alerts on a cluster, the worst first: news of live ones, and
 -- recoveries. The news of a night waits for its confirmation until that is overdue.
 select
     u.kind,
@@ -58,7 +58,7 @@ where
 order by k.rank, k.place, r.started_at, a.case_id, u.alert_id;
 
 -- name: unnotified_suites()
--- Suites of which an alert is unnotified, with the last run that brought news of them.
+-- Suites with an alert without a message, with the last run that had news of them.
 select distinct on (r.suite, r.cluster)
     r.suite,
     r.cluster,
@@ -69,7 +69,7 @@ inner join raw.run as r on u.news = r.run_id
 order by r.suite asc, r.cluster asc, r.started_at desc, r.run_id desc;
 
 -- name: unnotified_notes(suite, cluster, until)
--- What is unnotified of a suite's series and of its detector, of nights up to `until`.
+-- Unsent messages about a suite's series and its detector, of nights up to `until`.
 with notes as (
     select
         'noise' as kind,

@@ -1,8 +1,8 @@
 -- Nodes: preflights, control measurements, events, states.
 
 -- name: node_events(cluster, max_rows)
--- The newest events of each node of a cluster, and all that people entered: a node that a person
--- put into quarantine is released by a person only, however many events have followed.
+-- The newest events of each node of a cluster, and all events that people entered. Only a person
+-- can release a node that a person put into quarantine, however many events have followed.
 select e.*
 from staging.node as n
 cross join

@@ -23,7 +23,7 @@ order by a.opened_at desc, a.alert_id desc
 limit :max_rows offset :skipped;
 
 -- name: page_alert_marks(states, cluster, framework)
--- What alerts are grouped and ordered by. A null parameter does not constrain.
+-- Columns by which alerts are grouped and ordered. A null parameter does not constrain.
 select
     a.alert_id,
     a.cluster,

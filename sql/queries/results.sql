@@ -1,7 +1,7 @@
 -- Results of runs: measurements, repeats, ranks, checks, fingerprints.
 
 -- name: measured(run_id)
--- Result of each planned case of a run; the figures are null where there is none.
+-- Result of each planned case of a run; the values are null if there is none.
 select
     case_id,
     generation,
@@ -31,8 +31,8 @@ order by case_id;
 
 -- name: results_rows(run_id, case_id)
 -- Every planned case of a run with its result: measured, quarantined, failed, left out or missing.
--- A case that is not null is the only one.
--- A quarantined figure is shown with its mark and its reasons; marts.fct_measurement has none.
+-- A case that is not null is the only one. A quarantined value is shown with its mark and its
+-- reasons; marts.fct_measurement has none.
 select
     p.case_id,
     p.cluster,

@@ -189,11 +189,11 @@ order by s.case_id;
 
 -- name: case_past(cluster)
 -- Durations of each case on a cluster: the median seconds of its good runs among the last 20, as a
--- whole and for one repeat, as far as they were measured by the newest definition (another protocol
--- takes another time); when a scheduled run last tried it, of its last 60 runs. A failed case counts as tried, or it
--- would come first in every night; a case that was left out before its first launch does not. By how
--- much its good nights differ from the ones before, and the reference build that it was last
--- measured beside.
+-- whole and for one repeat. Only runs of the newest definition count, because another protocol has
+-- another duration. Also the time when a scheduled run last tried the case, among its last 60 runs.
+-- A failed case counts as tried, or it would come first in every night; a case that was left out
+-- before its first launch does not. Also the night-to-night noise of the case, and the reference
+-- build that was last measured next to it.
 with tried as (
     select
         s.case_id,
@@ -257,7 +257,7 @@ group by t.case_id
 order by t.case_id;
 
 -- name: case_states(case_id, run_ids)
--- What a case was measured with in some runs: build, code, definition, mode, its nodes'
+-- Conditions of a case in some runs: build, code, definition, configuration, its nodes'
 -- fingerprints.
 select
     p.run_id,

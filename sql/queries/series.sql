@@ -1,9 +1,10 @@
 -- Series: medians and verdicts over the nights, noise and drift.
 
 -- name: histories(case_ids, cluster, kinds, before, max_nights, metric)
--- Some series of a cluster, in no order: medians that passed the checks, of the run kinds asked for,
--- at most so many of each, the newest, where they have the metric. Private builds are no part of them. Runs by their keys: a
--- join of runs to hundreds of nights of thousands of series takes longer than all else.
+-- Some series of a cluster, in no order. Medians that passed the checks, of the requested run
+-- kinds, with the metric; the newest of each series, up to a limit. Private builds are excluded.
+-- Runs by their keys: a join of runs to hundreds of nights of thousands of series needs longer than
+-- everything else.
 select
     s.case_id,
     m.run_key,
@@ -180,9 +181,9 @@ cross join
     ) as m
 inner join staging.build as b on m.build_key = b.build_key;
 
--- name: night_pairs(cluster, case_ids, run_id, before)
--- Nights of some series beside reference builds, the newest first: those of nightly runs of a year,
--- and of the run itself. Of each run the reference first, and then the one before.
+-- name: reference_nights(cluster, case_ids, run_id, before)
+-- Nights of some series with a reference build, the newest first: nightly runs of a year, and the
+-- run itself. In each run the current reference comes first, then the one before.
 select
     p.case_id,
     p.run_id,
@@ -210,7 +211,7 @@ where
 order by p.case_id asc, r.started_at desc, p.run_id asc, p.is_bridge asc;
 
 -- name: store_machine*!
--- The verdict on the reference that a case was measured beside.
+-- The verdict on the reference that was measured next to a case.
 update raw.night_pair
 set machine = :kind, machine_sentence = :sentence
 where
@@ -351,7 +352,7 @@ where :cluster::text is null or cluster = :cluster
 order by cluster asc, case_id asc;
 
 -- name: see_drift*!
--- Updates the figures of the drift of a series that goes on.
+-- Updates the values of a series' drift that has not ended.
 update raw.drift set
     change = :change,
     error = :error,
@@ -373,18 +374,18 @@ where
     );
 
 -- name: end_drift*!
--- Ends the drift of a series that goes on.
+-- Ends the drift of a series.
 update raw.drift set over_run_id = :run_id, over_at = :at
 where case_id = :case_id and cluster = :cluster and over_at is null;
 
--- name: drifts(suite, cluster, standing)
--- Drifts, the largest fall first. A null parameter does not constrain.
+-- name: drifts(suite, cluster, live)
+-- Drifts, the largest drop first. A null parameter does not constrain.
 select *
 from marts.fct_drift
 where
     (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
-    and (not :standing or over_at is null)
+    and (not :live or over_at is null)
 order by change asc, case_id asc, cluster asc, at asc;
 
 -- name: placements(cluster, case_ids, until)

@@ -1,6 +1,7 @@
--- What a site for everybody may show. `rules` is a list of objects, one for each suite that has
+-- Results that a public site may show. `rules` is a list of objects, one for each suite that has
 -- `publish`: suite, frameworks and workloads (empty: all), and whether names of nodes and notes may
--- leave. Only nights count, and no private build. No statement returns what its rule does not name.
+-- be published. Only nights count, and no private build. No statement returns rows that its rule
+-- does not name.
 
 -- name: site_series(rules)
 -- Series that have a median of a night that may be shown, with their axes.
@@ -33,7 +34,7 @@ where
             and not m.is_private_build
             and not exists (
                 select from staging.changed_training as t
-                where t.series_key = s.series_key and m.started_at >= t.since
+                where t.series_key = s.series_key and m.started_at between t.since and t.until
             )
             and (p.frameworks = '[]' or p.frameworks @> to_jsonb(s.framework))
             and (p.workloads = '[]' or p.workloads @> to_jsonb(s.workload))
@@ -85,16 +86,16 @@ where
     and not m.is_private_build
     and not exists (
         select from staging.changed_training as t
-        where t.series_key = m.series_key and m.run_at >= t.since
+        where t.series_key = m.series_key and m.run_at between t.since and t.until
     )
     and (a.frameworks = '[]' or a.frameworks @> to_jsonb(s.framework))
     and (a.workloads = '[]' or a.workloads @> to_jsonb(s.workload))
 group by m.series_key;
 
 -- name: site_changes(rules)
--- Falls that nights of these suites found, the newest first; what was called a false alarm is none.
--- Sentences name nodes, so they leave with these. `group_key` may name one: it is for comparing, and
--- never to be shown.
+-- Drops that nights of these suites found, the newest first, without false alarms. Sentences name
+-- nodes, so they are published with these. `group_key` may name one: it is for comparing, and never
+-- shown.
 select
     a.alert_id,
     a.case_id,
@@ -143,8 +144,8 @@ where
 order by a.opened_at desc, a.alert_id desc;
 
 -- name: site_references(rules)
--- Every cell of the public tables; beside it the newest median of a series that matches it, where
--- it comes from a night that may be shown.
+-- Every cell of the public tables, with the newest median of a series that matches it, if it comes
+-- from a night that may be shown.
 select
     f.reference_id,
     f.source_document,
@@ -182,7 +183,7 @@ left join
 order by f.source_document, f.figure, f.workload, f.reference_id, f.cluster, f.case_id;
 
 -- name: site_hardware(rules)
--- What the nodes of the newest nights are, equal ones counted together, without their names.
+-- Hardware of the nodes of the newest nights, equal nodes counted together, without their names.
 with chosen as (
     select r.run_id
     from jsonb_to_recordset(:rules::jsonb) as p (suite text)

@@ -262,9 +262,9 @@ order by
 limit :max_rows offset :skipped;
 
 -- name: ui_overview()
--- Workloads by framework lines: how the newest medians of a line stand to the best line at equal
--- work on the same cluster, how they moved against the 30 days before, and what is published.
--- Means are geometric; null where nothing can be compared.
+-- Workloads by framework lines. The newest medians of a line are compared with the best line at
+-- equal work on the same cluster, with the 30 days before, and with published values. Means are
+-- geometric; null if nothing can be compared.
 with latest as (
     select
         l.workload,
@@ -329,8 +329,8 @@ full join published as p on m.workload = p.workload and m.framework = p.framewor
 order by workload asc, framework asc;
 
 -- name: ui_curves(workload)
--- Newest medians of a workload along an axis, where a line has two places on it at least and all
--- other axes are equal: over devices (of equal batches each) and over the batch size of a device.
+-- Newest medians of a workload along an axis: the number of devices (of equal batches each), or the
+-- batch size of a device. A line needs two places on the axis at least, with all other axes equal.
 with latest as (
     select
         case_id,
@@ -505,7 +505,7 @@ left join raw.run as r on coalesce(m.run_id, v.run_id) = r.run_id
 order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
 
 -- name: ui_fingerprint_fields(fingerprint_ids)
--- What some states of nodes were, field by field.
+-- Some states of nodes, field by field.
 select
     fingerprint_id,
     field,
@@ -514,7 +514,7 @@ from marts.fingerprint_field
 where fingerprint_id = any(:fingerprint_ids);
 
 -- name: ui_series_references(case_id, cluster)
--- Published figures of a series' cell; other hardware measured them.
+-- Published values of a series' cell; other hardware measured them.
 select *
 from marts.fct_reference
 where
@@ -584,10 +584,11 @@ order by started_at desc
 limit 50;
 
 -- name: ui_node_use()
--- What each node spent on which suite in the last night of its cluster (runs from twelve hours
--- before its newest nightly run on): seconds of its cases, and those that these cases usually
--- take. A case of several nodes counts on each, and so do cases that ran on a node at once; `busy_s`
--- is the time in which the node had any case, of all suites. Cases without a node were not measured.
+-- Time of each node by suite in the last night of its cluster: seconds of its cases, and those that
+-- these cases usually need. The night begins twelve hours before the cluster's newest nightly run.
+-- A case of several nodes counts on each, and cases that ran on a node at once count each. `busy_s`
+-- is the time in which the node had any case, of all suites. Cases without a node were not
+-- measured.
 with last_night as (
     select
         cluster,
@@ -619,7 +620,7 @@ ran as (
                 and o.elapsed_s is not null
                 and o.node_names is not null
             order by o.series_key asc
-            -- Run by run: each lies in one month of results.
+            -- Run by run, because each run is in one month of results.
             offset 0
         ) as m
     cross join
@@ -653,7 +654,7 @@ busy as (
     group by s.cluster, s.node
 ),
 
--- Of all cases at once: one by one, each would open the months again.
+-- All cases at once: one by one, each would open the months again.
 usual as (
     select
         n.run_id,
@@ -688,9 +689,9 @@ group by n.cluster, u.node, n.suite
 order by n.cluster asc, u.node asc, n.suite asc;
 
 -- name: ui_node_nights(nights)
--- What each node did in each of the last nights of its cluster, oldest first: cases that were
--- measured there, its faults, and whether it was in quarantine at any time. A night is named by the
--- day (UTC) at whose noon it ends.
+-- Activity of each node in the last nights of its cluster, oldest first: cases that were measured
+-- there, its faults, and whether it was in quarantine at any time. A night is named by the day
+-- (UTC) at whose noon it ends.
 with last_night as (
     select
         cluster,
@@ -732,7 +733,7 @@ used as (
                 and o.elapsed_s is not null
                 and o.node_names is not null
             order by o.series_key asc
-            -- Run by run: each lies in one month of results.
+            -- Run by run, because each run is in one month of results.
             offset 0
         ) as m
     cross join unnest(m.node_names) as u (node)
@@ -810,13 +811,13 @@ where n.state not in ('paused', 'overtaken')
 group by n.cluster;
 
 -- name: ui_compare(by, one, other, search, shown, max_rows, skipped)
--- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
--- axes are equal. Of each the newest; clear differences first, and of these the largest. What only
--- one side did comes last. Each row has the counts of all, and the geometric means of all ratios:
--- over all workloads (null) and over each; one row without a case says that no row was left, and
--- has them too. `shown` chooses one standing; null gives the pairs.
+-- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other axes
+-- are equal. The newest median of each side counts. Clear differences come first, the largest
+-- first; cases of one side only come last. Each row has the counts of all, and the geometric means
+-- of all ratios: over all workloads (null) and over each. If no pair remains, one row without a
+-- case has them. `shown` chooses one standing; null gives the pairs.
 with wanted as (
-    -- A run's results all lie at its start.
+    -- A run's results are all stored at its start.
     select
         w.side,
         coalesce(r.started_at, '-infinity') as since,
@@ -881,7 +882,7 @@ newest as (
                     :by not in ('framework', 'cluster')
                     or not exists (
                         select from staging.changed_training as t
-                        where t.series_key = n.series_key and n.run_at >= t.since
+                        where t.series_key = n.series_key and n.run_at between t.since and t.until
                     )
                 )
                 and case :by
@@ -1023,7 +1024,7 @@ order by
     coalesce(chosen.one_cluster, chosen.other_cluster) asc;
 
 -- name: ui_compare_sides(by, max_rows)
--- What can be compared by some property, the newest first, of the last year that was measured.
+-- Values of a property that can be compared, the newest first, of the last year with results.
 with last_year as (
     select max(started_at) - interval '365 days' as since
     from raw.run
@@ -1084,9 +1085,9 @@ order by newest_at desc, side asc
 limit :max_rows;
 
 -- name: ui_compare_proposal()
--- Of the framework that moved most between the two newest versions of the last 90 days, these two:
--- by the mean square of what its series moved, each by the medians of a version's last week. No row
--- where no framework has two.
+-- The two newest versions, within 90 days, of the framework that changed most between its two. The
+-- change is the mean square over its series, each by the medians of a version's last week. No row
+-- if no framework has two versions.
 with built as (
     select
         m.build_key,
@@ -1158,8 +1159,8 @@ order by m.by_how_much desc, m.line asc
 limit 1;
 
 -- name: ui_published_figures()
--- The documents with published figures: how many values each figure has, how many of them have a
--- median of ours beside, and how many cells the original leaves empty.
+-- The documents with published values: how many values each has, how many of them match a measured
+-- median, and how many cells the original leaves empty.
 select
     source_document,
     figure,
@@ -1173,7 +1174,7 @@ group by source_document, figure
 order by source_document asc, figure asc;
 
 -- name: ui_published(source_document, figure)
--- The cells of a published figure, empty ones too, each beside the newest medians of ours that match
+-- The cells of a published table, empty ones too, each with the newest measured medians that match
 -- it on every axis that it states; on other hardware.
 select
     reference_id,
@@ -1211,9 +1212,10 @@ where
 order by reference_id asc, cluster asc, case_id asc;
 
 -- name: ui_series_losses(case_id, cluster, max_steps)
--- Losses of the newest nightly median of a series (tonight), of the newest one before it that trained
--- as before (good), and of other lines that did the same work in the same run (line). A loss is the
--- mean over the trainers of the first good repeat: the first step, then the steps of the window.
+-- Losses of the newest nightly median of a series (tonight), of the newest one before it that
+-- trained as before (good), and of other lines (line). The other lines did the same work in the
+-- same run. A loss is the mean over the trainers of the first good repeat: the first step, then the
+-- steps of the window.
 with free as (
     select '{framework,compiler,execution,layout,tuning,threads,cpus,memory_mb}'::text[] as names
 ),

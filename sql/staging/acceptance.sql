@@ -1,5 +1,5 @@
--- Grain: one row per acceptance of a cluster (a run of `nightbench accept`), mode of a line and
--- shape (nodes x devices).
+-- Grain: one row per acceptance of a cluster (a run of `nightbench accept`), configuration of a
+-- line and shape (nodes x devices).
 create or replace view staging.acceptance as
 with tried as (
     select
@@ -31,7 +31,7 @@ with tried as (
             when u.check_name = 'mode_reported' then 'not reported'
             else 'passed'
         end as outcome,
-        -- Of a launch that failed the first reason says that, and those after it why.
+        -- The first reason of a failed launch says that it failed, the later ones why.
         coalesce(
             jsonb_path_query_first(m.reasons, '$[*] ? (@.code == "exception")'),
             m.reasons -> 1,
@@ -50,8 +50,8 @@ with tried as (
             and p.series_key = m.series_key
             and p.run_at = m.run_at
             and not m.is_superseded
-    -- The check that refused the repeat; else that no trainer tells of the mode, which may have
-    -- run as another.
+    -- The check that refused the repeat; else that no trainer reports the configuration, and
+    -- another one may have been in effect.
     left join lateral (
         select
             f.check_name,

@@ -1,19 +1,46 @@
--- Grain: one row per live alert about training, with its series.
+-- Grain: one row per period in which a series trained otherwise.
+-- It is the period of a live alert, or a night without an alert (unproved series,
+-- `policy.training: warn`) that no dismissed alert covers.
 create or replace view staging.changed_training as
 select
     s.series_key,
     opened.started_at as since,
-    a.alert_id
+    a.alert_id,
+    'infinity'::timestamptz as until
 from raw.alert as a
 inner join raw.run as opened on a.opened_run_id = opened.run_id
 inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
 where
     a.metric = 'training'
-    and a.state in ('open', 'acknowledged');
+    and a.state in ('open', 'acknowledged')
+union all
+select
+    v.series_key,
+    v.run_at as since,
+    null as alert_id,
+    v.run_at as until
+from raw.verdict as v
+inner join raw.series as s on v.series_key = s.series_key
+where
+    v.training = 'changed'
+    and not exists (
+        select 1
+        from raw.alert as a
+        inner join raw.run as opened on a.opened_run_id = opened.run_id
+        where
+            a.case_id = s.case_id
+            and a.cluster = s.cluster
+            and a.metric = 'training'
+            and a.state = 'dismissed'
+            and v.run_at between opened.started_at and a.closed_at
+    );
 
 comment on view staging.changed_training is
-'Series that train otherwise than before. Their nights since then are no result until a user '
-'accepts';
-comment on column staging.changed_training.since is 'Start of the run that opened the alert';
-comment on column staging.changed_training.alert_id is 'The alert about training';
+'Periods in which series trained otherwise. Their nights are no result until a user accepts';
+comment on column staging.changed_training.since is
+'Start of the run that opened the alert, or of the night';
+comment on column staging.changed_training.alert_id is
+'The live alert about training; null if the night has none';
+comment on column staging.changed_training.until is
+'The same night; infinity while an alert is live';
 comment on column staging.changed_training.series_key is 'The series';

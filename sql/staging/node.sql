@@ -1,5 +1,5 @@
--- Grain: one row per node that was ever looked at, or that somebody spoke for or against. Each is
--- looked up in the indexes behind the one before it, as control_series is.
+-- Grain: one row per node that a preflight examined, or that a person put into or out of
+-- quarantine. Each is found in the indexes after the one before it, as in control_series.
 create or replace view staging.node as
 with recursive looked_at as (
     (

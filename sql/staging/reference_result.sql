@@ -28,7 +28,7 @@ select
         when 'bert' then 'bert_base'
         when 'transformer' then 'transformer_base'
         when 'se_resnet50' then 'se_resnext50_32x4d'
-        -- What a recipe runs too has the name of its command.
+        -- A case that a recipe also runs has the name of its command.
         when 'llama3-8b'
             then
                 case
@@ -68,7 +68,7 @@ select
     -- On the V100 that all of these report, mixed precision is half precision.
     case
         when precision = 'amp' then 'fp16'
-        -- What is left of the steps is bf16, which is no axis of ours for them.
+        -- The other precision of these steps is bf16, which is no axis of Nightbench for them.
         when precision ~ 'fp8|float8' or precision = '' then null
         else precision
     end as precision,
@@ -81,7 +81,7 @@ select
     end as compression,
     substring(variant from '(\d+) Gbit/s')::integer as link_gbit_per_s,
     nullif(variant, '') as variant_text,
-    -- Which of several programs, where the variant is not an axis of ours.
+    -- Name of one of several programs, if the variant is no axis of Nightbench.
     case
         when variant !~ '^(async|geo_sgd|dgc,.*|dense,.*|)$' then variant
     end as implementation,

@@ -1,5 +1,6 @@
--- Grain: one row per mode of a line that the newest acceptance of a cluster passed at every shape it
--- was tried at, with build and driver. What an untried mode measured with these is no longer marked.
+-- Grain: one row per configuration of a line that the newest acceptance of a cluster passed at
+-- every tried shape, with build and driver. An untried configuration that is measured with these is
+-- no longer marked.
 create or replace view staging.tried_mode as
 with newest as (
     select

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.integration.live_airflow import Live, patiently
@@ -53,18 +54,18 @@ class Chaos:
     Args:
         live: the system.
         rng: decides whom and when.
-        run: the run that is under way; its agents and ranks are victims too.
+        of: begins the ids of what is measured; its agents and ranks are victims too.
     """
 
     live: Live
     rng: random.Random
-    run: RunSpool
+    of: str
     told: list[str] = field(default_factory=list)
 
     def strike(self) -> str:
         """Kill one victim (or one with all its children); returns what it was."""
         victims: dict[str, Callable[[], list[int]]] = {
-            **{name: lambda name=name: self._service(name) for name in CONTROL},
+            **{name: partial(self._service, name) for name in CONTROL},
             "a task's process": self._worker,
             "an agent": lambda: self._of_node(b"NIGHTBENCH_AGENT"),
             "a rank": lambda: self._of_node(b"NIGHTBENCH_JOB"),
@@ -84,8 +85,10 @@ class Chaos:
 
     def _service(self, name: str) -> list[int]:
         service = self.live.stack.running(name)
-        if service is None:
-            return []
+        if service is None or {name} == {
+            w for w in deployment.WATCHDOGS if self.live.stack.running(w)
+        }:
+            return []  # The last watchdog: nobody would bring back anything.
         # Alone, its children go on without it; with them it is as if the machine had gone.
         alone = self.rng.random() < 0.5
         return [service.pid, *([] if alone else processes.descendants(service.pid))]
@@ -98,7 +101,7 @@ class Chaos:
         return [self.rng.choice(tasks)] if tasks else []
 
     def _of_node(self, mark: bytes) -> list[int]:
-        found = [p for p, m in marks(self.run.run_id).items() if m.startswith(mark.decode())]
+        found = [p for p, m in marks(self.of).items() if m.startswith(mark.decode())]
         return [self.rng.choice(sorted(found))] if found else []
 
 

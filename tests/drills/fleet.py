@@ -193,7 +193,7 @@ def fleet(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Fleet]:
         home.make()
         with environment({"NIGHTBENCH_HOME": str(home.root)}), ExitStack() as reserved:
             stack = lifecycle._prepare(home, reserved)
-            for line in lifecycle._start_base(stack, backup=False):
+            for line in lifecycle._start_base(stack, backup=False, on_nodes=None):
                 print(f"  {line}", flush=True)
             airflow.write_files(home, stack.ports, stack.secrets)
         _provide_result_backend(stack)

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.drills.hosts import Host, Lab, marked
+from tests.drills.slurm import SharedHost, SlurmCluster
+from tests.jobs import gang_job
 
 from nightbench.core.model import (
-    Build,
-    Case,
     JobSpec,
     Limits,
-    Process,
     Protocol,
     Strategy,
     reasons_from_json,
@@ -33,10 +32,11 @@ from nightbench.spool import CaseOutcome, CaseStore, Spool
 REPO = Path(__file__).resolve().parents[2]
 LIMITS = {"ready_s": 40, "repeat_s": 90, "progress_s": 40, "lease_s": 20, "term_s": 1}
 _RUNS = itertools.count(1)
+Hosts = Lab | SlurmCluster
 
 
 def make_job(
-    lab: Lab,
+    lab: Hosts,
     shipment: Shipment,
     *,
     nodes: Iterable[str] = (),
@@ -57,41 +57,22 @@ def make_job(
     warm-up has 5 steps, its window `steps`.
     """
     names = tuple(nodes) or tuple(lab.hosts)
-    processes = [Process(f"trainer-{k}", "trainer", k, name, 0) for k, name in enumerate(names)]
     pservers = int(strategy is Strategy.PARAMETER_SERVER)
-    if pservers:
-        processes.insert(0, Process("pserver-0", "pserver", 0, names[0], 0, measured=False))
     if len(names) == 1 and strategy is Strategy.COLLECTIVE:
         strategy = Strategy.SINGLE
-    policy = lab.environments.model_copy(update=environments or {})
-    return JobSpec(
+    return gang_job(
+        lab.nodes(*names),
+        pservers=pservers,
+        strategy=strategy,
+        sync=sync,
         run_id=run_id or f"drill-{os.getpid()}-{lab.tag}-{next(_RUNS)}",
-        case=Case(
-            "sleep",
-            "fake",
-            strategy,
-            nodes=len(names),
-            trainers=len(names),
-            pservers=pservers,
-            sync=sync,
-        ),
-        generation=0,
         cluster="lab",
-        build=Build("fake"),
         protocol=Protocol(5, steps, repeats, **(protocol or {})),
-        nodes=lab.nodes(*names),
-        processes=tuple(processes),
-        unit="samples",
         workload_params={"step_s": 0.05, **params},
-        seed=1,
         env=dict(env or {}),
-        role_env={},
         limits=Limits(**{**LIMITS, **(limits or {})}),
         code_digest=shipment.code_digest(),
-        definition_digest="d",
-        environments=policy
-        if not environments
-        else type(policy)(**{**vars(policy), **environments}),
+        environments=lab.environments.model_copy(update=environments or {}),
     )
 
 
@@ -101,7 +82,7 @@ def make_store(folder: Path, name: str = "run") -> CaseStore:
 
 
 async def measure(
-    lab: Lab,
+    lab: Hosts,
     shipment: Shipment,
     job: JobSpec,
     store: CaseStore,
@@ -183,7 +164,7 @@ def in_phase(store: CaseStore, *phases: str, repeat: int | None = None) -> Calla
     return look
 
 
-def job_dir(host: Host, job: JobSpec, user: str = "bench") -> Path:
+def job_dir(host: Host | SharedHost, job: JobSpec, user: str = "bench") -> Path:
     """The job's folder on a host, which outlives a crash (environments.root by default)."""
     root = job.environments.root
     if root.startswith("~"):
@@ -191,7 +172,7 @@ def job_dir(host: Host, job: JobSpec, user: str = "bench") -> Path:
     return host.path(root) / "jobs" / job.job_id / host.name
 
 
-def agent_log(host: Host, job: JobSpec, user: str = "bench") -> list[dict[str, Any]]:
+def agent_log(host: Host | SharedHost, job: JobSpec, user: str = "bench") -> list[dict[str, Any]]:
     """What the agent wrote; a line that a crash tore apart is left out."""
     path = job_dir(host, job, user) / "agent.jsonl"
     entries = []
@@ -203,7 +184,7 @@ def agent_log(host: Host, job: JobSpec, user: str = "bench") -> list[dict[str, A
     return entries
 
 
-def launches(lab: Lab, job: JobSpec, user: str = "bench") -> Counter[tuple[int, str]]:
+def launches(lab: Hosts, job: JobSpec, user: str = "bench") -> Counter[tuple[int, str]]:
     """How often each process of each repeat was launched, on all hosts."""
     return Counter(
         (entry["repeat"], entry["process"])
@@ -222,7 +203,11 @@ def left(job: JobSpec) -> list[tuple[int, str]]:
 
 
 def check_accounts(
-    lab: Lab, job: JobSpec, store: CaseStore, outcome: CaseOutcome, user: str = "bench"
+    lab: Hosts,
+    job: JobSpec,
+    store: CaseStore,
+    outcome: CaseOutcome,
+    user: str = "bench",
 ) -> None:
     """Every repeat is accounted for once, nothing is left on any node.
 
@@ -232,8 +217,8 @@ def check_accounts(
     assert left(job) == []
     launched = launches(lab, job, user)
     assert all(count == 1 for count in launched.values()), launched
-    recorded = {number: store.repeat(number) for number in store.repeats()}
-    recorded = {number: record for number, record in recorded.items() if record}
+    found = {number: store.repeat(number) for number in store.repeats()}
+    recorded = {number: record for number, record in found.items() if record}
     assert {number for number, _ in launched} <= set(recorded)
     assert [r.repeat for r in outcome.repeats] == sorted(recorded)
     for repeat in outcome.repeats:

@@ -35,7 +35,7 @@ from nightbench.core.model import (
 from nightbench.core.placement import nodes_for
 from nightbench.core.run_plan import make_plan
 from nightbench.experiments.engine import ExperimentContext
-from nightbench.experiments.measure_pairs import measure_pairs
+from nightbench.experiments.reference_measuring import measure_references
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import Shipment, case_runner
 from nightbench.gang.progress import ignore
@@ -122,7 +122,7 @@ class Nights:
 
     def cases(self, nodes: tuple[str, ...], line: str, number: int) -> tuple[Case, ...]:
         """So many cases of a line that are placed on these nodes."""
-        found = []
+        found = list[Case]()
         batch = 0
         while len(found) < number:
             batch += 1
@@ -197,7 +197,7 @@ class Nights:
                 suite, self.cluster, self._catalog, targets=targets, shipment=self._shipment
             )
             reporter = ComparisonReporter(print)
-            asyncio.run(measure_pairs(plan, self.spool, context, reporter, self._connect))
+            asyncio.run(measure_references(plan, self.spool, context, reporter, self._connect))
         mark_ended(folder)
         ingest_run(self.spool, run_id, self._connect)
         ends = zip(plan.jobs, results, strict=True)

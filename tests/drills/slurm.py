@@ -11,7 +11,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tests.integration.openssh import end, free_port, openssh_nodes
 
@@ -67,6 +69,7 @@ class SharedHost:
     """A node whose files are those of this machine; as `tests.drills.host.Host` shows them."""
 
     name: str
+    home = Path.home()
 
     def path(self, inside: str) -> Path:
         """The same file as this machine sees it."""
@@ -124,6 +127,12 @@ class SlurmCluster:
         lines = self.run("squeue", "--noheader", "--states=all", "--format=%A|%T").splitlines()
         return sorted((int(a), b.strip()) for a, b in (line.split("|") for line in lines))
 
+    def has_stored(self, job_id: str) -> bool:
+        """Whether slurmctld has written the state of jobs since one of them began."""
+        words = ("squeue", "--noheader", f"--name=nightbench/{job_id}", "--format=%S")
+        began = datetime.fromisoformat(self.run(*words).strip()).timestamp()
+        return (self.folder / "state" / "job_state").stat().st_mtime >= began + 1
+
     def nodes(self, *names: str) -> tuple[Node, ...]:
         """Slurm's nodes as nodes of a cluster; their data goes over loopback."""
         return tuple(
@@ -136,7 +145,7 @@ class SlurmCluster:
             for name in names or self.hosts
         )
 
-    def targets(self, **policy: object) -> dict[str, SshTarget]:
+    def targets(self, **policy: Any) -> dict[str, SshTarget]:
         """How each node is reached: through the login node."""
         assert self.target is not None
         slurm = SlurmPolicy(**{"login": self.target.host, "partition": "bench", **policy})
@@ -169,9 +178,8 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
     cluster.conf.write_text(
         CONFIG.format(host=host, folder=folder, ctld=ports[0], n1=ports[1], n2=ports[2])
     )
-    files = ("socket=munge.sock", "key-file=munge.key", "pid-file=munge.pid")
-    files += ("log-file=munge.log", "seed-file=munge.seed")
-    words = [f"--{k}={folder / v}" for k, v in (file.split("=") for file in files)]
+    files = {"socket": "sock", "key-file": "key", "pid-file": "pid", "log-file": "log"}
+    words = [f"--{k}={folder / f'munge.{v}'}" for k, v in (*files.items(), ("seed-file", "seed"))]
     try:
         cluster._spawn("munged", ["munged", "--force", "--foreground", *words])
         until = time.monotonic() + 10

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.drills.airflow_chaos import (
@@ -31,7 +32,7 @@ SEED = int(os.environ.get("NIGHTBENCH_DRILL_SEED") or time.time_ns() % 1_000_000
 KILLS = int(os.environ.get("NIGHTBENCH_DRILL_KILLS") or 6)
 LEASE_S = 120.0
 
-SUITES = {
+SUITES: dict[str, dict[str, Any]] = {
     "chaos": {"devices": "[1x1, 2x1]", "steps": 40, "repeats": 4, "env": '{FAKE_STEP_S: "0.25"}'},
     "calm": {"devices": "2x1"},
 }
@@ -49,7 +50,7 @@ def test_whatever_is_killed_every_repeat_is_accounted_for_once(live: Live) -> No
     dag_run = live.trigger("chaos")
     run = live.run_of(dag_run)
     live.until(lambda: marks(run.run_id), "the first agent")
-    chaos = Chaos(live, rng, run)
+    chaos = Chaos(live, rng, run.run_id)
     kept: dict[str, bytes] = {}
 
     for _ in range(KILLS):

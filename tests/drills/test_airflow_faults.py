@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -20,10 +21,9 @@ from tests.drills.airflow_chaos import (
     bring_back,
     kill,
     loaded_repeats,
-    patiently,
     states,
 )
-from tests.integration.live_airflow import Live, live_airflow
+from tests.integration.live_airflow import Live, live_airflow, patiently
 from tests.marks import marks
 
 from nightbench.core.model import CaseStatus
@@ -37,7 +37,7 @@ CASE = "sleep-fake-collective-2x1-bs2-smoke"
 COMMAND = [sys.executable, "-c", "from nightbench.cli.entry import main; main()"]
 LEASE_S = 120.0
 GRACE_S = 60.0
-SUITES = {
+SUITES: dict[str, dict[str, Any]] = {
     "long": {"devices": "2x1", "steps": 60, "repeats": 9, "env": '{FAKE_STEP_S: "0.5"}'},
     "quick": {"devices": "[1x1, 2x1]"},
 }
@@ -126,7 +126,7 @@ def test_timed_out_by_airflow_the_gang_is_ended(live: Live, running: tuple[str, 
         lambda: any(t["state"] != "deferred" for t in live.tasks(dag_run, "measure")),
         "Airflow to see the time-out",
     )
-    # An automatic retry may have taken it up: whatever steers it, nothing is launched twice.
+    # An automatic retry may have taken it up: whatever controls it, nothing is launched twice.
     live.api.fail_run("on_demand", dag_run)
     live.until(lambda: not marks(run.run_id), "the nodes to be clean", wait_s=LEASE_S + GRACE_S)
     assert set(live.launches(run.run_id).values()) == {1}

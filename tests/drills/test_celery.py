@@ -119,7 +119,7 @@ def case_in_window(run: RunSpool) -> Iterator[bool]:
         yield bool((run.case(entry["case_id"]).progress() or {}).get("phase"))
 
 
-def steering(live: Fleet, dag_run: str) -> str | None:
+def controlling_process(live: Fleet, dag_run: str) -> str | None:
     """The host name of the triggerer that has a gang of a run."""
     for task in live.tasks(dag_run, "measure"):
         job = task["triggerer_job"]
@@ -132,7 +132,7 @@ def test_the_triggerer_of_a_gang_is_killed_and_the_other_one_goes_on(live: Fleet
     dag_run = live.trigger("long")
     run = live.run_of(dag_run)
     live.until(lambda: any(case_in_window(run)), "the first gang to step")
-    victim = live.until(lambda: steering(live, dag_run), "the triggerer of the gang")
+    victim = live.until(lambda: controlling_process(live, dag_run), "the triggerer of the gang")
     assert victim in TRIGGERERS
     killed = live.kill(victim)
     try:

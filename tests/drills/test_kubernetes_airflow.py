@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.drills.airflow_chaos import bring_back, kill, states
@@ -17,7 +18,7 @@ from nightbench.spool import RunSpool
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
-SUITES = {
+SUITES: dict[str, dict[str, Any]] = {
     "trial": {"text": TRIAL},
     "long": {"devices": "2x1", "steps": 60, "repeats": 3, "env": '{FAKE_STEP_S: "0.5"}'},
 }
@@ -66,7 +67,7 @@ def test_a_killed_triggerer_costs_no_repeat(live: Live, kubernetes: Reached) -> 
     dag_run, run = stepping(live)
     triggerer = live.stack.running("triggerer")
     assert triggerer is not None
-    lifecycle.stop_keepers(live.stack.home)
+    lifecycle.stop_watchdogs(live.stack.home)
     kill([triggerer.pid, *processes.descendants(triggerer.pid)])
     bring_back(live)
     ended = live.ended(dag_run, wait_s=ENDS_S)

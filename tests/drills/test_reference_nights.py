@@ -24,7 +24,7 @@ from tests.sql.conftest import Database, Rows, connection, rows, server, shared_
 from tests.sql.conftest import warehouse as warehouse
 
 from nightbench.core.model import HistoryPoint, VerdictKind
-from nightbench.night.paired_night import paired_series, rebased
+from nightbench.night.reference_verdicts import paired_series, rebased
 from nightbench.warehouse import Warehouse, connect
 
 __all__ = ["connection", "rows", "server", "shared_database", "template"]
@@ -105,7 +105,7 @@ def series_of(
         known = Warehouse(connection).series
         cluster, now = nights.cluster.name, nights.at(nights.count)
         raw = known.history(case_id, cluster)
-        pairs = known.night_pairs(cluster, [case_id], "", now)[case_id]
+        pairs = known.reference_nights(cluster, [case_id], "", now)[case_id]
     return list(raw), paired_series(raw, rebased(pairs))[0]
 
 

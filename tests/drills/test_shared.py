@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Pa
             for name, result in store.results(number).items():
                 assert result["node"] == name
     for job in jobs:
-        await eventually(lambda job=job: left(job) == [], 5)
+        await eventually(partial(lambda job: left(job) == [], job), 5)
     code = n1.home / "bench/.nightbench-node/code"
     assert [p.name for p in code.iterdir()] == [shipment.code_digest()[:CODE_DIGITS]], (
         "nothing half-unpacked"

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -54,7 +55,7 @@ async def measured(
     job: JobSpec,
     store: CaseStore,
     events: list[GangEvent],
-    **policy: object,
+    **policy: Any,
 ) -> CaseOutcome:
     return await measure(slurm, shipment, job, store, events, slurm.targets(**policy))
 
@@ -70,12 +71,12 @@ async def test_a_case_is_measured_in_one_job(
 ) -> None:
     """Two nodes, three repeats, one job; repeats have throughputs, clocks and fingerprints."""
     job = make_job(slurm, shipment, repeats=3)
-    store, events = make_store(tmp_path), []
+    store, events = make_store(tmp_path), list[GangEvent]()
     outcome = await measured(slurm, shipment, job, store, events)
     assert outcome.status is CaseStatus.OK, (outcome.why, events)
     await check(slurm, job, store, outcome)
     assert jobs_of(slurm, job) == ["COMPLETED"]
-    figures = [throughput_of(job.case)(store.repeat(k), store.results(k)) for k in (1, 2, 3)]
+    figures = [throughput_of(job.case)(store.repeat(k) or {}, store.results(k)) for k in (1, 2, 3)]
     print("samples/s:", figures)
     assert all(figure and figure > 0 for figure in figures)
     assert store.fingerprint("node-n1") is not None
@@ -118,9 +119,11 @@ async def test_a_daemon_dies_in_the_middle(
 ) -> None:
     """The job goes on without it, and the case is measured as if nothing had happened."""
     job = make_job(slurm, shipment, repeats=2, steps=100)
-    store, events = make_store(tmp_path), []
+    store, events = make_store(tmp_path), list[GangEvent]()
     running = asyncio.create_task(measured(slurm, shipment, job, store, events))
     await eventually(in_phase(store, "window", repeat=1))
+    # slurmctld stores the state of jobs every five seconds; killed before, it has lost this one.
+    await eventually(lambda: slurm.has_stored(job.job_id))
     slurm.kill(daemon)
     await eventually(lambda: store.repeat(1) is not None)
     await asyncio.sleep(5)
@@ -141,7 +144,7 @@ async def test_a_killed_controller_finds_the_job_again(
     first.kill()
     second = Controller(tmp_path / "second", shipment, job, store, slurm.targets())
     assert await second.end() == 0, second.log.read_text()
-    outcome = CaseOutcome.from_json(store.outcome())
+    outcome = CaseOutcome.from_json(store.outcome() or {})
     assert [r.status for r in outcome.repeats] == ["ok", "ok"], second.log.read_text()
     assert "submitted" not in second.log.read_text()
     await check(slurm, job, store, outcome)
@@ -165,7 +168,7 @@ async def test_a_controller_killed_while_the_job_waits_submits_none_again(
     await eventually(lambda: "PENDING" in second.log.read_text())
     slurm.run("scancel", other)
     assert await second.end() == 0, second.log.read_text()
-    outcome = CaseOutcome.from_json(store.outcome())
+    outcome = CaseOutcome.from_json(store.outcome() or {})
     assert outcome.status is CaseStatus.OK, outcome.why
     await check(slurm, job, store, outcome)
     assert jobs_of(slurm, job) == ["COMPLETED"]
@@ -176,13 +179,14 @@ async def test_the_time_limit_ends_one_repeat(
 ) -> None:
     """Slurm warns, the agents end the repeat and say why, and the next job has the others."""
     job = make_job(slurm, shipment, repeats=2, repeat=1, steps=1200, limits={"repeat_s": 200})
-    store, events = make_store(tmp_path), []
+    store, events = make_store(tmp_path), list[GangEvent]()
     began = time.monotonic()
     running = asyncio.create_task(
         measured(slurm, shipment, job, store, events, time_limit_s=60, warning_s=40)
     )
     await eventually(lambda: store.repeat(1) is not None, 120)
     record = store.repeat(1)
+    assert record is not None
     print(f"warned and ended {time.monotonic() - began:.0f} s after the start: {record['reasons']}")
     assert record["status"] == "failed"
     codes = {reason["code"] for reason in record["reasons"]}
@@ -196,7 +200,7 @@ async def test_the_time_limit_ends_one_repeat(
 async def test_an_agent_dies(slurm: SlurmCluster, shipment: Shipment, tmp_path: Path) -> None:
     """The job ends with it; a new job has the next repeat."""
     job = make_job(slurm, shipment, repeats=2, steps=60)
-    store, events = make_store(tmp_path), []
+    store, events = make_store(tmp_path), list[GangEvent]()
     running = asyncio.create_task(measured(slurm, shipment, job, store, events))
     await eventually(in_phase(store, "window", repeat=1))
     agents = [pid for pid, what in left_agents(job) if "serve" in what and "node-n2" in what]
@@ -262,7 +266,7 @@ def test_the_command_line(slurm: SlurmCluster, tmp_path: Path) -> None:
 async def test_a_node_is_lost(slurm: SlurmCluster, shipment: Shipment, tmp_path: Path) -> None:
     """Its slurmd and all that it started die at once; a new job has what is left."""
     job = make_job(slurm, shipment, repeats=2, steps=200, limits={"progress_s": 15})
-    store, events = make_store(tmp_path), []
+    store, events = make_store(tmp_path), list[GangEvent]()
     running = asyncio.create_task(measured(slurm, shipment, job, store, events))
     await eventually(in_phase(store, "window", repeat=1))
     there = [

@@ -15,7 +15,8 @@ Breakage = tuple[str, str]
 
 EAGER_PADDLE = "apis/paddle/trainer.py"
 FILES = {"paddle2": EAGER_PADDLE, "paddle3": EAGER_PADDLE}
-"""Line -> file below benchmarks/, where it is not its trainer.py."""
+SERVED = {"tensorflow2": "frameworks/tensorflow2/servers.py"}
+"""Line -> file below benchmarks/, where it is not its trainer.py; with parameter servers."""
 
 _STEP = "            self.optimizer.step()\n"
 _SCALED_STEP = "        self.scaler.step(self.optimizer)\n"
@@ -112,6 +113,15 @@ HALF_A_BATCH: dict[str, Breakage] = {
 }
 """Line -> forward and backward of half of each batch."""
 
+HALF_A_BATCH_WITH_SERVERS: dict[str, Breakage] = {
+    **dict.fromkeys(("paddle1", "paddle2"), ("feed = next(self.batches)", f"feed = {_HALF}")),
+    "tensorflow2": (
+        "self._loss(next(batches))",
+        "self._loss({name: x[: len(x) // 2] for name, x in next(batches).items()})",
+    ),
+}
+"""The same in trainers of asynchronous servers."""
+
 NOT_EXCHANGED: dict[str, Breakage] = {
     "pytorch": ("tuning.replicated(self.model, self.tuning, warmup_steps)", "self.model"),
     "paddle2": ("paddle.DataParallel(self.forward, **sizes)", "self.forward"),
@@ -166,7 +176,8 @@ def broken(folder: Path, line: str, breakage: Breakage) -> Path:
     """A copy of benchmarks/ in which the line is broken."""
     code = shipped(folder)
     own = f"frameworks/{line}/trainer.py"
-    file = own if breakage in NOT_SENT.values() else FILES.get(line, own)
+    served = breakage in (*NOT_SENT.values(), *HALF_A_BATCH_WITH_SERVERS.values())
+    file = (SERVED if served else FILES).get(line, own)
     trainer = code / file
     text = trainer.read_text(encoding="utf-8")
     old, new = breakage

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from tests.contained import SERVERS
 from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
-from tests.integration.live_suites import PEAK_TFLOPS, suites
+from tests.integration.live_suites import PEAK_TFLOPS, SUITES
 from tests.shipped import shipped
-from tests.sql.nights import Inbox, receiving
 
 from nightbench.gang import Shipment
 from nightbench.testkit.gangs import build_environment
@@ -35,17 +34,11 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str
 
 
 @pytest.fixture(scope="session")
-def inbox() -> Iterator[Inbox]:
-    with receiving() as made:
-        yield made
-
-
-@pytest.fixture(scope="session")
-def airflow(inbox: Inbox) -> Live:
+def airflow() -> Live:
     """The stack, on a cluster that takes two cases at once and states the peak of its devices."""
     cluster = CLUSTER + "limits: {parallel_cases: 2}\n"
     cluster += f"devices: {{peak_tflops: {{fp32: {PEAK_TFLOPS['cluster']}}}}}\n"
-    return _opened.enter_context(airflow_stack(suites(inbox.url), cluster))
+    return _opened.enter_context(airflow_stack(SUITES, cluster))
 
 
 @pytest.fixture

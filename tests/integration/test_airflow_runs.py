@@ -195,10 +195,10 @@ def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
     case_id = "sleep-fake-collective-2x1-bs2-smoke"
 
     # What prepares the nodes carries the mark too: a run that is failed then is never deferred.
-    def is_steered() -> bool:
+    def is_controlled() -> bool:
         return (run.case(case_id).progress() or {}).get("state") == "running"
 
-    live.until(is_steered, "the trigger's first repeat")
+    live.until(is_controlled, "the trigger's first repeat")
     live.until(lambda: len(marked(run.run_id)) >= 6, "two agents, two ranks and their daemons")
 
     live.api.fail_run("on_demand", dag_run)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.integration.terminal import Terminal, marked, terminal
 
-from nightbench.night.bundles import build_bundle
+from nightbench.night.load_batch import build_load_batch
 
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
 FAULTS = {
@@ -105,7 +105,7 @@ def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
         samples = summary["samples_per_step"] * window["steps"]
         assert row["throughput"] == pytest.approx(samples / window["wall_s"])
         assert set(summary["versions"]) >= {"external", "repository", "commit", "local_changes"}
-    for case in build_bundle(run).cases:
+    for case in build_load_batch(run).cases:
         unstated = {check.check for check in case.checks if check.observed == "not stated"}
         assert unstated >= {"precision", "loss_finite", "parameters_agree"}
         assert not [check for check in case.checks if check.quarantines]

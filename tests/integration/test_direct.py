@@ -101,7 +101,7 @@ def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
     run = here.newest()
     later = datetime.now(UTC) + 2 * ORPHANED
-    assert run.is_steered() is True
+    assert run.is_controlled() is True
     assert run.run_id not in close_abandoned(here.spool, later)  # it is measured right now
 
     running.kill()

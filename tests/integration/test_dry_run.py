@@ -12,7 +12,7 @@ import pytest
 
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Strategy
-from nightbench.core.model_memory import held_bytes
+from nightbench.core.model_memory import device_bytes
 from nightbench.testkit.gangs import BENCHMARKS, job_of
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -55,7 +55,7 @@ def planned(line: str, axes: dict[str, Any]) -> dict[str, float]:
     named = {"scale": "8b", "precision": "bf16", "batch_size_per_device": 1}
     case = Case("llama", line, Strategy.COLLECTIVE, **named, **axes)
     info = CATALOG.frameworks[line]
-    held = held_bytes(case, LLAMA, shares_ends=info.shares_ends, keeps_casts=info.keeps_casts)
+    held = device_bytes(case, LLAMA, shares_ends=info.shares_ends, keeps_casts=info.keeps_casts)
     assert held
     if case.shard_stage == 2:
         held["weights"] -= 2 * WEIGHTS / (case.tensor * case.pipeline)

@@ -17,22 +17,18 @@ from pathlib import Path
 
 import pytest
 from tests.integration.openssh import SshNodes, openssh_nodes
+from tests.jobs import gang_job
 from tests.shipped import shipped
 from tests.wheels import make_wheel
 
 from nightbench.core.model import (
-    Build,
-    Case,
     CaseStatus,
     Cluster,
     JobSpec,
-    Limits,
     Node,
-    Process,
     Protocol,
     Reason,
     ReasonCode,
-    Strategy,
 )
 from nightbench.gang import GangEvent, Shipment, SshTransport, cancel_run, prepare
 from nightbench.gang.errors import (
@@ -110,25 +106,12 @@ class Ground:
         policy = self.nodes.environments.model_copy(
             update={"root": str(self.root), "python": str(self.python)}
         )
-        job = JobSpec(
+        job = gang_job(
+            nodes,
+            line="tiny",
             run_id=f"test-{os.getpid()}",
-            case=Case("sleep", "tiny", Strategy.COLLECTIVE, nodes=len(nodes), trainers=len(nodes)),
-            generation=0,
-            cluster="test",
-            build=Build("tiny"),
             protocol=Protocol(2, 10, 3),
-            nodes=nodes,
-            processes=tuple(
-                Process(f"trainer-{i}", "trainer", i, n.name, 0) for i, n in enumerate(nodes)
-            ),
-            unit="samples",
-            workload_params={},
-            seed=1,
-            env={},
-            role_env={},
-            limits=Limits(),
             code_digest=self.shipment.code_digest(),
-            definition_digest="0" * 64,
             environments=policy,
         )
         return dataclasses.replace(job, **changes)

@@ -16,16 +16,14 @@ from typing import Any
 
 import pytest
 from tests.integration.openssh import SshNodes, end, nodes_of_both_kinds, with_plugins
+from tests.jobs import gang_job
 from tests.marks import marks
 
 from nightbench.core.model import (
-    Build,
-    Case,
     CaseStatus,
     Cluster,
     JobSpec,
     Limits,
-    Process,
     Protocol,
     Strategy,
     reasons_from_json,
@@ -74,41 +72,17 @@ def job(nodes: SshNodes, shipment: Shipment) -> Callable[..., JobSpec]:
         sync: str = "sync",
         **params: Any,
     ) -> JobSpec:
-        n1, n2 = nodes.nodes
-        processes = [
-            Process("trainer-0", "trainer", 0, "n1", 0),
-            Process("trainer-1", "trainer", 1, "n2", 0),
-        ]
-        pservers = 0
-        if strategy is Strategy.PARAMETER_SERVER:
-            pservers = 1
-            processes.insert(0, Process("pserver-0", "pserver", 0, "n1", 0, measured=False))
-        return JobSpec(
+        times = {"ready_s": 20, "repeat_s": 60, "progress_s": 30, "lease_s": 20, "term_s": 1}
+        return gang_job(
+            nodes.nodes[:2],
+            pservers=int(strategy is Strategy.PARAMETER_SERVER),
+            strategy=strategy,
+            sync=sync,
             run_id=run_id or f"test-{os.getpid()}-{next(_RUNS)}",
-            case=Case("sleep", "fake", strategy, nodes=2, trainers=2, pservers=pservers, sync=sync),
-            generation=0,
-            cluster="test",
-            build=Build("fake"),
             protocol=Protocol(2, 10, repeats),
-            nodes=(n1, n2),
-            processes=tuple(processes),
-            unit="samples",
             workload_params={"step_s": 0.01, **params},
-            seed=1,
-            env={},
-            role_env={},
-            limits=Limits(
-                **{
-                    "ready_s": 20,
-                    "repeat_s": 60,
-                    "progress_s": 30,
-                    "lease_s": 20,
-                    "term_s": 1,
-                    **(limits or {}),
-                }
-            ),
+            limits=Limits(**{**times, **(limits or {})}),
             code_digest=shipment.code_digest(),
-            definition_digest="d",
             environments=nodes.environments,
         )
 

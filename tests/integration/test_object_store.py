@@ -17,20 +17,20 @@ from tests.integration.terminal import TRIAL, marked, terminal
 
 from nightbench.core.errors import UserError
 from nightbench.report.site_folder import SiteFolder
-from nightbench.spool import Spool, steering
+from nightbench.spool import Spool, control
 
 pytestmark = pytest.mark.slow
 
 URL = "s3://bucket/spool"
 LEASE_S = 4.0
 
-STEER = f"""\
+CONTROL = f"""\
 import sys, time
-from nightbench.spool import Spool, steering
-steering.LEASE_S, steering.RENEW_S, steering.POLL_S = {LEASE_S}, 0.5, 0.2
-with Spool("{URL}").run(sys.argv[1]).steered():
+from nightbench.spool import Spool, control
+control.LEASE_S, control.RENEW_S, control.POLL_S = {LEASE_S}, 0.5, 0.2
+with Spool("{URL}").run(sys.argv[1]).controlled():
     began = time.time()
-    print("steering", flush=True)
+    print("controls", flush=True)
     time.sleep(float(sys.argv[2]))
     print(began, time.time(), flush=True)
 """
@@ -74,7 +74,7 @@ def no_known_store() -> Iterator[None]:
 def spool(store: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Spool:
     for name, value in store.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(steering, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(control, "LEASE_S", LEASE_S)
     return Spool(URL)
 
 
@@ -98,25 +98,25 @@ run.case("case").save_epoch(3)
     assert spool.run("seen").case("case").epoch() == 3
 
 
-def test_who_steers_is_known_while_it_lives_and_not_when_it_was_killed(spool: Spool) -> None:
+def test_a_controller_is_known_while_it_lives_and_not_once_it_was_killed(spool: Spool) -> None:
     run = spool.run("killed")
-    assert run.is_steered() is None
-    other = elsewhere(STEER, "killed", "60")
+    assert run.is_controlled() is None
+    other = elsewhere(CONTROL, "killed", "60")
     assert other.stdout
-    assert other.stdout.readline() == "steering\n"
+    assert other.stdout.readline() == "controls\n"
     time.sleep(1.5 * LEASE_S)
-    assert run.is_steered() is True, "it renews its lease"
+    assert run.is_controlled() is True, "it renews its lease"
     other.kill()
     other.communicate()
-    assert run.is_steered() is True, "nobody can know yet"
+    assert run.is_controlled() is True, "nobody can know yet"
     time.sleep(LEASE_S + 1)
-    assert run.is_steered() is False
-    assert elsewhere(STEER, "killed", "0").communicate(timeout=300)[0].startswith("steering\n")
-    assert run.is_steered() is False
+    assert run.is_controlled() is False
+    assert elsewhere(CONTROL, "killed", "0").communicate(timeout=300)[0].startswith("controls\n")
+    assert run.is_controlled() is False
 
 
-def test_of_several_at_a_time_one_steers(spool: Spool) -> None:
-    rivals = [elsewhere(STEER, "rivals", "1") for _ in range(3)]
+def test_of_several_at_a_time_one_controls(spool: Spool) -> None:
+    rivals = [elsewhere(CONTROL, "rivals", "1") for _ in range(3)]
     said = [rival.communicate(timeout=300)[0].splitlines()[1] for rival in rivals]
     spans = sorted(tuple(map(float, line.split())) for line in said)
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
@@ -146,7 +146,7 @@ def test_a_run_is_measured_and_its_results_come_from_the_store(
     assert [run.case(planned["case_id"]).outcome()["status"] for planned in run.planned()] == [
         "ok"
     ] * 3
-    assert run.is_steered() is False
+    assert run.is_controlled() is False
     assert marked(run.run_id) == []
 
 
@@ -167,7 +167,7 @@ def test_a_site_is_published_into_the_store(
         for name in names:
             folder.put(name, pages[name])
         folder.finish()
-        assert folder.said == said
+        assert folder.summary == said
     found = fsspec.filesystem("s3").info("bucket/site/index.html")
     # Without it a browser would save the page instead of showing it.
     assert found["ContentType"] == "text/html; charset=utf-8"

@@ -86,7 +86,7 @@ def test_a_trainer_that_slept_through_its_notification_is_woken(
 
 @pytest.mark.large
 @pytest.mark.parametrize(("workers", "pservers"), [(1, 1), (2, 2)])
-def test_a_chief_steers_workers(
+def test_a_chief_coordinates_workers(
     workers: int, pservers: int, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
     """The one measured process of tensorflow2; it fails where an update has not been counted.

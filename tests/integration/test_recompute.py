@@ -13,7 +13,7 @@ import pytest
 
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Strategy
-from nightbench.core.model_memory import held_bytes, kept_bytes
+from nightbench.core.model_memory import device_bytes, kept_bytes
 from nightbench.testkit.gangs import BENCHMARKS, job_of, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -167,7 +167,7 @@ def test_layers_keep_what_the_plan_counts_at_least(
         planned = kept_bytes(case, info, keeps_casts=True)
         peak = peaks[f"{precision} {recompute}"]
         assert 1 <= peak["ACT"] / planned <= most
-        held = held_bytes(case, info, keeps_casts=True)
+        held = device_bytes(case, info, keeps_casts=True)
         assert held
         assert peak["GRAD"] == 0
         assert peak["TEMP"] >= 2 * 4 * 8 * 128 * info.scales["smoke"]["vocabulary"]

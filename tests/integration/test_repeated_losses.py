@@ -19,6 +19,9 @@ SLOW, LARGE = pytest.mark.slow, pytest.mark.large
     pytest.param("paddle2", "transformer_base", marks=LARGE),
     pytest.param("paddle3", "transformer_base", marks=LARGE),
     pytest.param("tensorflow2", "bert_base", marks=LARGE),
+    pytest.param("tensorflow1", "bert_base", marks=LARGE),
+    pytest.param("mxnet", "bert_base", marks=LARGE),
+    pytest.param("oneflow", "bert_base", marks=LARGE),
 ])  # fmt: skip
 def test_a_training_with_dropout_repeats_its_losses(
     line: str, workload: str, interpreter: Callable[[str], str], tmp_path: Path

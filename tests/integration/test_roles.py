@@ -31,7 +31,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", f"{PAGES}/nodes"): ("viewer", None),
     ("GET", f"{PAGES}/runs/r-1/c-1/repeats/0/1/log"): ("viewer", None),
     ("POST", f"{PAGES}/alerts/1/dismiss"): ("user", DISMISS),
-    ("GET", f"{PAGES}/comparisons"): ("viewer", None),
+    ("GET", f"{PAGES}/experiments?kind=compare"): ("viewer", None),
     ("GET", f"{PAGES}/comparisons/1/comment.md"): ("viewer", None),
     ("POST", f"{PAGES}/comparisons"): ("user", {}),
     ("POST", f"{PAGES}/comparisons/estimate"): ("user", {}),

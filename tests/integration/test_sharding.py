@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nightbench.core.model import Case, Strategy, WorkloadInfo
-from nightbench.core.model_memory import held_bytes
+from nightbench.core.model_memory import device_bytes
 from nightbench.testkit.gangs import BENCHMARKS, job_of, refused, run_gang
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -160,7 +160,7 @@ def alone(
     return losses_of(rank)
 
 
-def held_by(folder: Path, ranks: int) -> dict[str, float]:
+def resources_of(folder: Path, ranks: int) -> dict[str, float]:
     """What a rank holds between two steps, in the mean."""
     read = [json.loads((folder / f"trainer-{i}" / "held.json").read_text()) for i in range(ranks)]
     return {part: mean(each[part] for each in read) for part in read[0]}
@@ -178,7 +178,7 @@ def predicted(job: Any, ranks: int) -> dict[str, float]:
         name="w", title="W", unit="tokens", strategies=("single",), scales={"full": params}
     )
     whole = case.framework == "paddle3"
-    held = held_bytes(case, spec, whole_weights=whole)
+    held = device_bytes(case, spec, whole_weights=whole)
     assert held
     if case.shard_stage == 2 and not whole:  # What is gathered is there within a step.
         held["weights"] -= 4 * params["parameters"]
@@ -250,5 +250,5 @@ def test_shards_train_as_one_device_does(
             if (line, stage) == ("paddle3", 2):  # In buffers as large as the largest part.
                 rel = 0.15
             assert sent == pytest.approx(expected_sent, rel=rel), (shard, stage)
-        held, expected_bytes = held_by(folder, ranks), predicted(job, ranks)
+        held, expected_bytes = resources_of(folder, ranks), predicted(job, ranks)
         assert held == pytest.approx({part: expected_bytes[part] for part in held}, rel=0.01)

@@ -6,9 +6,10 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.integration.broken_lines import HALF_A_BATCH, broken
+from tests.integration.broken_lines import HALF_A_BATCH, HALF_A_BATCH_WITH_SERVERS, broken
 
 from nightbench.config import load_catalog
 from nightbench.core.model import Case, Strategy
@@ -29,6 +30,7 @@ TOLERANCE = 0.002
     pytest.param("paddle3", marks=LARGE),
     pytest.param("tensorflow2", marks=LARGE),
     pytest.param("tensorflow1", marks=LARGE),
+    pytest.param("paddle1", marks=LARGE),
 ])  # fmt: skip
 def test_formulas_are_what_a_line_counts(line: str, interpreter: Callable[[str], str]) -> None:
     """Of every workload that has a model for the line and states products."""
@@ -81,15 +83,33 @@ def test_half_of_each_batch_is_refused(
 ) -> None:
     """Forward and backward of half of each batch, while all of its samples are counted."""
     job = job_of(line, workload, trainers=1, strategy="single", batch_size_per_device=4)
+    broken_code = broken(tmp_path, line, HALF_A_BATCH[line])
+    _expect_half(job, broken_code, interpreter(line), tmp_path)
+
+
+@pytest.mark.parametrize("line", [
+    pytest.param("paddle2", marks=SLOW),
+    pytest.param("paddle1", marks=LARGE),
+    pytest.param("tensorflow2", marks=LARGE),
+])  # fmt: skip
+def test_half_of_each_batch_is_refused_with_servers(
+    line: str, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    axes = {"strategy": "parameter_server", "sync": "async", "batch_size_per_device": 4}
+    job = job_of(line, "ctr_dnn", trainers=2, pservers=1, **axes)
+    # A window of fewer steps moves no tensor of PaddlePaddle 2.
+    job["protocol"] = {"warmup_steps": 1, "measured_steps": 60, "min_seconds": 0}
+    broken_code = broken(tmp_path, line, HALF_A_BATCH_WITH_SERVERS[line])
+    _expect_half(job, broken_code, interpreter(line), tmp_path)
+
+
+def _expect_half(job: Any, broken_code: Path, python: str, folder: Path) -> None:
     found = {}
-    for name, code in (
-        ("whole", BENCHMARKS),
-        ("half", broken(tmp_path, line, HALF_A_BATCH[line])),
-    ):
-        (tmp_path / name).mkdir()
-        ranks = run_gang(tmp_path / name, job, interpreter(line), code=code)
-        found[name] = refused(job, ranks)
-    assert found == {"whole": {}, "half": {"work_done": "trainer-0: 50.0%"}}
+    for name, code in (("whole", BENCHMARKS), ("half", broken_code)):
+        (folder / name).mkdir()
+        found[name] = refused(job, run_gang(folder / name, job, python, code=code)).get("work_done")
+    assert found["whole"] is None
+    assert "-0: 50.0%" in (found["half"] or "")
 
 
 @pytest.mark.parametrize("line", [

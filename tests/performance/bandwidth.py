@@ -20,10 +20,10 @@ from pathlib import Path
 
 from tests.drills.hosts import Lab, missing, tool
 
-from nightbench.core.model import CaseBundle
+from nightbench.core.model import CaseToLoad
 from nightbench.core.sentences import sentences
 from nightbench.local.home import find_home
-from nightbench.night.bundles import build_bundle
+from nightbench.night.load_batch import build_load_batch
 from nightbench.spool import Spool
 
 REPO = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def nightbench(place: Path, *words: str) -> None:
         raise SystemExit(f"nightbench {words[0]} ended with {done.returncode}, see above")
 
 
-def figure(case: CaseBundle) -> tuple[float, str]:
+def figure(case: CaseToLoad) -> tuple[float, str]:
     """Throughput of a case, and how people read it; ends where there is none."""
     found = case.measurement
     if found is None or found.throughput is None:
@@ -99,7 +99,7 @@ def main(words: list[str]) -> int:
         (run,) = Spool(place / "home/spool").runs()
         cases = {
             (each.case.link_bandwidth, each.case.compression): figure(each)
-            for each in build_bundle(run).cases
+            for each in build_load_batch(run).cases
         }
     for rate in RATES:
         (dense, dense_said), (dgc, dgc_said) = cases[rate, "none"], cases[rate, "dgc"]

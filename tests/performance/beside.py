@@ -25,7 +25,7 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.detection import ChangeDetector
-from nightbench.night.paired_night import paired_series, rebased
+from nightbench.night.reference_verdicts import paired_series, rebased
 
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 FALLS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30)

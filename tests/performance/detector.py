@@ -116,7 +116,7 @@ def live_night(job: tuple[int, Mapping[tuple[str, int], int], bool]) -> str:
         for each, judgement in zip(rows.values(), judge_nights(nights, series, policy), strict=True)
     ]
     judged = clocks()
-    found = find_shared(rows, [], cases, policy).movements
+    found = find_shared(rows, [], cases, policy).changes
     shared = clocks()
     ended.set()
     watcher.join()

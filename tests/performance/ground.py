@@ -18,19 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.openssh import local_nodes
+from tests.jobs import gang_job
 from tests.marks import marks
 from tests.shipped import shipped
 
 from nightbench.core.model import (
-    Build,
-    Case,
     EnvironmentPolicy,
     JobSpec,
     Limits,
     Node,
-    Process,
     Protocol,
-    Strategy,
 )
 from nightbench.gang import Shipment, SshTarget
 from nightbench.spool import CaseStore, Spool
@@ -71,36 +68,15 @@ class Ground:
             step_s: length of a step.
             lock: name of a lock of its own, where several gangs are to run on one node.
         """
-        strategy = Strategy.PARAMETER_SERVER if pservers else Strategy.COLLECTIVE
-        counts: dict[tuple[str, str], int] = {}
-        processes = []
-        for role, count in (("pserver", pservers), ("trainer", trainers)):
-            for rank in range(count):
-                node = nodes[rank % len(nodes)].name
-                local = counts.get((role, node), 0)
-                counts[(role, node)] = local + 1
-                measured = role == "trainer"
-                name = f"{role}-{rank}"
-                processes.append(Process(name, role, rank, node, local, None, measured))
-        return JobSpec(
+        return gang_job(
+            nodes,
+            trainers,
+            pservers,
             run_id=run_id,
-            case=Case(
-                "sleep", "fake", strategy, nodes=len(nodes), trainers=trainers, pservers=pservers
-            ),
-            generation=0,
-            cluster="figures",
-            build=Build("fake"),
             protocol=protocol,
-            nodes=tuple(nodes),
-            processes=tuple(processes),
-            unit="samples",
             workload_params={"step_s": step_s},
-            seed=1,
-            env={},
-            role_env={},
             limits=LIMITS,
             code_digest=self.shipment.code_digest(),
-            definition_digest="figures",
             environments=EnvironmentPolicy(
                 python=sys.executable, lock_dir=str(self.folder / "locks" / lock)
             ),

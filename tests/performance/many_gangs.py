@@ -20,11 +20,11 @@ from tests.performance.ground import Ground, Meter, ground, left_over, resident_
 from nightbench.core.model import CaseStatus, JobSpec, Protocol
 from nightbench.gang import prepare, run_gang
 
-Steer = Callable[[JobSpec], Awaitable[bool]]
+Control = Callable[[JobSpec], Awaitable[bool]]
 
 
-async def measure(field: Ground, jobs: list[JobSpec], steer: Steer, seconds: float) -> bool:
-    """Run all gangs and print what steering them costs while all are in flight."""
+async def measure(field: Ground, jobs: list[JobSpec], control: Control, seconds: float) -> bool:
+    """Run all gangs and print what controlling them costs while all are in flight."""
     began_s = time.monotonic()
     gate = asyncio.Semaphore(8)
 
@@ -35,7 +35,7 @@ async def measure(field: Ground, jobs: list[JobSpec], steer: Steer, seconds: flo
     await asyncio.gather(*(ready(job) for job in jobs))
     say("nodes prepared", time.monotonic() - began_s, "s")
     whole, began_s = Meter.now(), time.monotonic()
-    work = [asyncio.create_task(_one(steer, job)) for job in jobs]
+    work = [asyncio.create_task(_one(control, job)) for job in jobs]
     running = set()
     while len(running) < len(jobs) and not any(task.done() for task in work):
         await asyncio.sleep(1)
@@ -59,8 +59,8 @@ async def measure(field: Ground, jobs: list[JobSpec], steer: Steer, seconds: flo
     return all(good) and not left
 
 
-async def _one(steer: Steer, job: JobSpec) -> bool:
-    return await steer(job)
+async def _one(control: Control, job: JobSpec) -> bool:
+    return await control(job)
 
 
 def _steps(field: Ground, job: JobSpec) -> bool:
@@ -74,20 +74,20 @@ async def _lag() -> float:
     return time.monotonic() - began_s - 0.5
 
 
-def by_function(field: Ground) -> Steer:
-    """Steers as the command line does."""
+def by_function(field: Ground) -> Control:
+    """Controls as the command line does."""
 
-    async def steer(job: JobSpec) -> bool:
+    async def control(job: JobSpec) -> bool:
         outcome = await run_gang(job, field.targets, field.store(job))
         if outcome.status is not CaseStatus.OK:
             print(f"{job.job_id}: {outcome.status} {outcome.why}")
         return outcome.status is CaseStatus.OK
 
-    return steer
+    return control
 
 
-def by_trigger(field: Ground) -> Steer:
-    """Steers as a triggerer does: through the trigger, with an SSH Connection of Airflow."""
+def by_trigger(field: Ground) -> Control:
+    """Controls as a triggerer does: through the trigger, with an SSH Connection of Airflow."""
     first = next(iter(field.targets.values()))
     os.environ["NIGHTBENCH_HOME"] = str(field.folder / "home")
     os.environ["NIGHTBENCH_SPOOL"] = str(field.folder / "spool")
@@ -99,7 +99,7 @@ def by_trigger(field: Ground) -> Steer:
         f'"known_hosts": "{first.known_hosts!s}"}}}}'
     )
 
-    async def steer(job: JobSpec) -> bool:
+    async def control(job: JobSpec) -> bool:
         from nightbench.orchestration.gang_trigger import GangTrigger
         from nightbench.spool.plans import PlannedJob, save_job
 
@@ -112,7 +112,7 @@ def by_trigger(field: Ground) -> Steer:
             print(f"{job.job_id}: {events} {outcome}")
         return outcome.get("status") == "ok"
 
-    return steer
+    return control
 
 
 def main(words: list[str]) -> int:
@@ -136,10 +136,10 @@ def main(words: list[str]) -> int:
             )
             for i in range(options.gangs)
         ]
-        steer = (by_trigger if options.trigger else by_function)(field)
+        control = (by_trigger if options.trigger else by_function)(field)
         how = "GangTrigger" if options.trigger else "run_gang"
-        print(f"{options.gangs} gangs on {options.nodes} nodes, steered by {how}")
-        return 0 if asyncio.run(measure(field, jobs, steer, options.seconds)) else 1
+        print(f"{options.gangs} gangs on {options.nodes} nodes, controlled by {how}")
+        return 0 if asyncio.run(measure(field, jobs, control, options.seconds)) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What verdicts promise: false alarms, young series, 3 % by default, "catches", intervals, shapes.
+"""Promises of verdicts: false alarms, young series, 3 % by default, slowdowns, intervals, shapes.
 
 python -m tests.performance promises [intervals] [--series 120] [--seed 1]
 """
@@ -171,7 +171,7 @@ def _told(
 
 
 def caught(job: tuple[int, float]) -> bool | None:
-    """Return whether a fall of the size that the series "catches" is told within a week."""
+    """Return whether the minimum detectable slowdown of a series is reported within a week."""
     seed, min_change = job
     rng = np.random.default_rng([seed, 7])
     before, noise = (
@@ -228,7 +228,7 @@ def held(seed: int) -> list[tuple[str, float, bool]]:
         if found and night not in (7, 14, since):
             continue
         for change in changes_of_last_night(series.part(0, before + night)):
-            if change.falls and abs(change.first - before) <= 3:
+            if change.is_drop and abs(change.first - before) <= 3:
                 is_held = change.low <= -fall <= change.high
                 if not found:
                     found.append(("told", fall / noise, is_held))
@@ -287,7 +287,7 @@ def young_series(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[st
         )
 
 
-def told_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+def detected_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
     """Yield a line for each fall and noise, under the default policy."""
     for noise in (0.003, 0.005, 0.01, 0.02):
         for fall in (0.03, 0.05):
@@ -300,7 +300,7 @@ def told_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator
             )
 
 
-def turns(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+def hardware(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
     """Yield a line for each step that comes with new hardware; a step of 0 is a false alarm."""
     for step in (0.0, 0.03, 0.05, 0.1, 0.2):
         jobs = [(each, step) for each in seeds]
@@ -325,15 +325,15 @@ def episodes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
             )
 
 
-def catches(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+def minimum_slowdown(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
     """Yield a line for each policy: how often a fall that is "caught" is told within a week."""
     for least in (0.0, 0.03):
         found = pool.map(caught, [(each, least) for each in seeds], chunksize=4)
         known = [hit for hit in found if hit is not None]
         low, high = wilson(sum(known), len(known))
         yield (
-            f"catches, min_change {least:.0%}: {sum(known)} of {len(known)} told within a week, "
-            f"{sum(known) / len(known):.0%} ({low:.0%} to {high:.0%})"
+            f"minimum detectable slowdown, min_change {least:.0%}: {sum(known)} of {len(known)} "
+            f"reported within a week, {sum(known) / len(known):.0%} ({low:.0%} to {high:.0%})"
         )
 
 
@@ -371,10 +371,10 @@ def shapes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
 PROMISES = {
     "false_alarms": (false_alarms, 1),
     "young": (young_series, 1),
-    "told_by_default": (told_by_default, 1),
-    "turns": (turns, 1),
+    "detected_by_default": (detected_by_default, 1),
+    "hardware": (hardware, 1),
     "episodes": (episodes, 1),
-    "catches": (catches, 3),
+    "minimum_slowdown": (minimum_slowdown, 3),
     "intervals": (intervals, 5),
     "shapes": (shapes, 1),
 }
@@ -384,7 +384,7 @@ PROMISES = {
 def main(words: list[str]) -> int:
     """Print a line for each promise."""
     options = argparse.ArgumentParser(prog="python -m tests.performance promises")
-    options.add_argument("promise", nargs="?", choices=PROMISES, help="all unless given")
+    options.add_argument("promise", nargs="?", choices=PROMISES, help="[default: all]")
     options.add_argument("--series", type=int, default=120, help="of each kind")
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args(words)

@@ -23,7 +23,7 @@ from statistics import median
 import numpy as np
 
 from nightbench.alerts.alert_changes import LiveAlert, alerts_for
-from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, share_alerts
+from nightbench.alerts.shared_alerts import LiveSharedChange, SharedAlerts, share_alerts
 from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict
 from nightbench.detection import ChangeDetector
 from nightbench.detection.case_verdicts import verdict_of
@@ -237,7 +237,7 @@ class _Alerts:
 
     def __init__(self) -> None:
         self._live: dict[str, LiveAlert] = {}
-        self.standing: list[StandingMovement] = []
+        self.live: list[LiveSharedChange] = []
         self._opened = 0
 
     @property
@@ -253,7 +253,7 @@ class _Alerts:
         changes = alerts_for(verdicts, self.live, at)
         for alert in changes.to_resolve:
             del self._live[alert.case_id]
-            self.standing = [s for s in self.standing if s.alert_id != alert.alert_id]
+            self.live = [s for s in self.live if s.alert_id != alert.alert_id]
         for alert, suspect in changes.to_watch:
             watched = replace(
                 alert, suspect=suspect, suspect_run_id=verdicts[0].run_id, suspect_at=at
@@ -277,11 +277,11 @@ class _Alerts:
             each = movements[number]
             if case_id in self._live:
                 alert_id = self._live[case_id].alert_id
-                known = next((s for s in self.standing if s.alert_id == alert_id), None)
+                known = next((s for s in self.live if s.alert_id == alert_id), None)
                 if known is not None:
-                    self.standing.remove(known)
-                new = known or StandingMovement(alert_id, case_id, each.factor, each.since, {})
-                self.standing.append(replace(new, members={**new.members, **each.members}))
+                    self.live.remove(known)
+                new = known or LiveSharedChange(alert_id, case_id, each.factor, each.since, {})
+                self.live.append(replace(new, members={**new.members, **each.members}))
 
 
 class _Player:
@@ -308,18 +308,18 @@ class _Player:
             alerts = self._alerts[True]
             given = share_alerts(
                 verdicts,
-                shared.movements,
-                alerts.standing,
+                shared.changes,
+                alerts.live,
                 shared.own,
                 alerts=alerts.live,
-                remaining=residual_parts(alerts.standing, rows),
+                remaining=residual_parts(alerts.live, rows),
             )
             opened = alerts.night(given.verdicts, at, given.joined)
             self.scores[True].joined += len(given.joined)
-            alerts.keep(shared.movements, given)
+            alerts.keep(shared.changes, given)
             for number in given.lead:
-                self._name(shared.movements[number], night)
-            leads = {case_id: shared.movements[n] for n, case_id in given.lead.items()}
+                self._name(shared.changes[number], night)
+            leads = {case_id: shared.changes[n] for n, case_id in given.lead.items()}
             for is_shared, some in (
                 (True, opened),
                 (False, self._alerts[False].night(cases, at)),

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.performance.training_changes import CONDITIONS, FAULTS, Change, Code
+from tests.performance.training_changes import CONDITIONS, FAULTS, UNLISTED, Change, Code
 
 from nightbench.core.losses import training_losses
 from nightbench.core.model import RankResult, TrainingKind
@@ -52,6 +52,15 @@ class Trained:
     refusing: Mapping[str, str]
     """Checks that refuse the repeat."""
     has_dropout: bool
+    seconds: float
+    """Of the slowest rank after the window: the first batch again, and the counted step."""
+
+
+TIMED = {
+    "    again = trainer.step_again()\n": "again_s",
+    "        count_step(trainer, context)\n": "count_s",
+}
+"""Lines of rank.py."""
 
 
 class NoEffect(Exception):
@@ -61,7 +70,7 @@ class NoEffect(Exception):
 def train(given: argparse.Namespace, workload: str, python: str, change: Change) -> Trained:
     """Train a workload in a changed copy of benchmarks/."""
     line, servers = given.line, given.servers
-    if servers and (change.trainer or change.ranks > 1):
+    if servers and change.trainer:
         raise NoEffect  # Other code trains with servers.
     ranks = 2 if servers else change.ranks
     with tempfile.TemporaryDirectory(prefix="nightbench-training-") as made:
@@ -89,6 +98,7 @@ def train(given: argparse.Namespace, workload: str, python: str, change: Change)
         _append(code / "workloads" / workload / "data.py", change.data, api)
         _append(trainer, change.trainer, api)
         _append(code / "base_trainer.py", change.base, api)
+        _time(code / "rank.py")
         job["protocol"] = {"warmup_steps": 2, "measured_steps": STEPS, "min_seconds": 0}
         folder = Path(made) / "run"
         folder.mkdir()
@@ -105,7 +115,8 @@ def train(given: argparse.Namespace, workload: str, python: str, change: Change)
         ]
         losses = training_losses(results)
         assert losses, f"{workload} recorded no losses"
-        return Trained(losses, refused(job, found), bool(params.get("dropout")))
+        seconds = max(sum(rank[name] for name in TIMED.values()) for rank in found)
+        return Trained(losses, refused(job, found), bool(params.get("dropout")), seconds)
 
 
 def _append(path: Path, code: Code, api: str) -> None:
@@ -114,6 +125,17 @@ def _append(path: Path, code: Code, api: str) -> None:
         raise NoEffect
     with path.open("a") as stream:
         stream.write(text or "")
+
+
+def _time(rank: Path) -> None:
+    """Let rank.py state how long the lines take that serve the comparison of losses alone."""
+    text = rank.read_text().replace('"rank.json"), rank)', '"rank.json"), {**rank, **TIMES})')
+    for line, name in TIMED.items():
+        indent = line[: len(line) - len(line.lstrip())]
+        assert text.count(line) == 1
+        ended = f"{indent}runtime.device_sync()\n{indent}TIMES[{name!r}] += time.monotonic()\n"
+        text = text.replace(line, f"{indent}TIMES[{name!r}] = -time.monotonic()\n{line}{ended}")
+    rank.write_text(text.replace("def main():\n", "TIMES = {}\n\n\ndef main():\n"))
 
 
 def _night(number: int, losses: Losses, version: str) -> TrainingNight:
@@ -207,6 +229,7 @@ class Table:
         plain = self.plain(Change(precision=precision))[0]
         traits = self.traits(plain, precision)
         values = [f"{plain.losses[f]:.9g}" if f in plain.losses else "-" for f in FIGURES]
+        values.append(f"{plain.seconds:.3f} s after the window")
         print(f"| {self.workload} | {precision} plain | {' | '.join(values)} |", flush=True)
         if "conditions" in given.rows:
             seen = [("1", plain.losses)]
@@ -221,9 +244,10 @@ class Table:
                 losses = self.row(f"{precision} {version}", Change(precision=precision), python)
                 seen += [(version, losses)] if losses else []
             print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
-        for name, change in FAULTS.items() if "faults" in given.rows else ():
-            if name in (given.only or FAULTS) and precision == "fp32":
-                self.row(name, change)
+        for rows, faults in (("faults", FAULTS), ("unlisted", UNLISTED)):
+            for name, change in faults.items() if rows in given.rows else ():
+                if name in (given.only or faults) and precision == "fp32":
+                    self.row(name, change)
 
 
 def main(words: list[str]) -> int:
@@ -235,9 +259,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
     parser.add_argument("--precisions", nargs="*", default=["fp32"])
     parser.add_argument("--batch-size", type=int, default=4)
-    parser.add_argument("--only", nargs="*", choices=FAULTS, help="these faults")
+    parser.add_argument("--only", nargs="*", choices={**FAULTS, **UNLISTED}, help="these faults")
     parser.add_argument("--servers", type=int, default=0, help="asynchronous ones, of 2 trainers")
-    rows = ("conditions", "versions", "faults")
+    rows = ("conditions", "versions", "faults", "unlisted")
     parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
     given = parser.parse_args(words)
     print(f"{given.line} {_version(given.line, given.python)}, batch size {given.batch_size}")

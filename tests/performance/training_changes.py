@@ -238,3 +238,161 @@ FAULTS = {
     ),
     "loss scale is stuck": Change(trainer=_STUCK, precision="fp16"),
 }
+
+_OTHER_SEED = """
+import numpy
+_weights = weights
+def weights(params, random):
+    return _weights(params, numpy.random.RandomState(7))
+"""
+_EQUAL_LAYERS = """
+import numpy
+_weights = weights
+def weights(params, random):
+    made, seen = dict(_weights(params, random)), {}
+    for name, value in made.items():
+        if numpy.ndim(value) > 1:
+            made[name] = seen.setdefault(numpy.shape(value), value)
+    return made
+"""
+_BRIGHT = """
+_batch = batch
+def batch(*given):
+    made = _batch(*given)
+    for name in made:
+        if name == "images":
+            made[name] += made[name].dtype.type(0.01)
+    return made
+"""
+_REPEATED = "Base._placed = lambda self, place: itertools.repeat(place(self.example()))\n"
+_ORDER = """
+_placed = Base._placed
+def _second_first(self, place):
+    made = _placed(self, place)
+    next(made)
+    return made
+Base._placed = _second_first
+"""
+_SUMMED_LOSS = """
+_mean_loss = loss
+def loss(model, batch):
+    return 4 * _mean_loss(model, batch)
+"""
+
+_LAYERS = """
+_plain_model = model
+def model(params):
+    made = _plain_model(params)
+    {change}
+    return made
+"""
+_FROZEN = {
+    "pytorch": _LAYERS.format(
+        change="next(x for x in made.parameters() if x.dim() > 1).requires_grad_(False)"
+    )
+}
+_EVALUATES = dict.fromkeys(("pytorch", "paddle"), _LAYERS.format(change="made.eval()"))
+_COARSE_LAYER = {
+    "pytorch": _LAYERS.format(
+        change="""layer = [x for x in made.modules() if hasattr(x, "weight")][-2]
+    layer.register_forward_hook(lambda layer, given, out: out.bfloat16().float())"""
+    ),
+    "paddle": _LAYERS.format(
+        change="""layer = [x for x in made.sublayers() if hasattr(x, "weight")][-2]
+    layer.register_forward_post_hook(
+        lambda layer, given, out: out.astype("bfloat16").astype("float32"))"""
+    ),
+}
+
+_FUNCTIONS = """
+import types
+_plain = functional
+functional = types.SimpleNamespace(**{{**vars(functional), {changed}}})
+"""
+_EXACT_GELU = {
+    "pytorch": _FUNCTIONS.format(changed='"gelu": lambda x, approximate: _plain.gelu(x)')
+}
+_NO_MASK = {
+    "pytorch": _FUNCTIONS.format(
+        changed='"scaled_dot_product_attention": lambda query, key, value, is_causal: '
+        "_plain.scaled_dot_product_attention(query, key, value)"
+    )
+}
+
+_EAGER_UPDATE = """
+_init = {trainer}.__init__
+def _changing(self, *given):
+    _init(self, *given)
+    update, steps = self.scaler.step, iter(range(10**6))
+    def changed(optimizer):
+        {change}
+        update(optimizer)
+    self.scaler.step = changed
+{trainer}.__init__ = _changing
+"""
+_CLIPPED = {
+    "pytorch": _EAGER_UPDATE.format(
+        trainer="Trainer",
+        change="""for weight in self.model.parameters():
+            if weight.grad is not None and not weight.grad.is_sparse:
+                torch.nn.utils.clip_grad_norm_([weight], 0.05)""",
+    ),
+    "jax": """
+def _clipped(rule):
+    def update(params, step, weight, gradient, *slots):
+        norm = jnp.linalg.norm(gradient)
+        return rule(params, step, weight, gradient * jnp.minimum(1, 0.05 / norm), *slots)
+    return update
+OPTIMIZERS = {name: (_clipped(rule), slots) for name, (rule, slots) in OPTIMIZERS.items()}
+""",
+    "tensorflow": """
+def _clipped(rule):
+    def update(params, step, weight, gradient, *slots):
+        return rule(params, step, weight, tf.clip_by_norm(gradient, 0.05), *slots)
+    return update
+OPTIMIZERS = {name: (_clipped(rule), slots) for name, (rule, slots) in OPTIMIZERS.items()}
+""",
+}
+_KEPT_GRADIENTS = {
+    "pytorch": _EAGER_UPDATE.format(
+        trainer="Trainer",
+        change="""optimizer.zero_grad = (
+            (lambda *given, **named: None) if next(steps) % 2
+            else lambda *given, **named: type(optimizer).zero_grad(optimizer, *given, **named))""",
+    ),
+    "paddle": _EAGER_UPDATE.format(
+        trainer="EagerTrainer",
+        change="""optimizer.clear_grad = (
+            (lambda: None) if next(steps) % 2
+            else lambda: type(optimizer).clear_grad(optimizer))""",
+    ),
+}
+_SECOND_REDUCE = {
+    "pytorch": """
+_step = Trainer.step
+def _sometimes(self):
+    with self.forward.no_sync() if len(self.kept) % 2 else contextlib.nullcontext():
+        _step(self)
+Trainer.step = _sometimes
+"""
+}
+
+UNLISTED = {
+    "other initial weights": Change(data={"": _OTHER_SEED}),
+    "layers of one shape start equal": Change(data={"": _EQUAL_LAYERS}),
+    "images + 0.01": Change(data={"": _BRIGHT}),
+    "one batch in every step": Change(base={"": _REPEATED}),
+    "batches in another order": Change(base={"": _ORDER}),
+    "loss is a sum": Change(network={"": _SUMMED_LOSS}),
+    "first matrix is frozen": Change(network=_FROZEN),
+    "evaluation mode": Change(network=_EVALUATES),
+    "one layer's result in bf16": Change(network=_COARSE_LAYER),
+    "exact GELU": Change(network=_EXACT_GELU),
+    "no causal mask": Change(network=_NO_MASK),
+    "gradients clipped": Change(trainer=_CLIPPED),
+    "every second gradient is kept": Change(trainer=_KEPT_GRADIENTS),
+    "learning rate +1 %": Change(params={"learning_rate": 1.01}),
+    "beta2 of Adam +1 %": Change(params={"beta2": 1.01}),
+    "all-reduce in every second step": Change(trainer=_SECOND_REDUCE, ranks=2),
+}
+"""Faults that nobody listed before the tolerances were set."""

@@ -252,7 +252,7 @@ def triage(warehouse: Database) -> Iterator[Triage]:
 @pytest.fixture
 def alert_id(loader: Warehouse, reader: Warehouse, given: Given) -> int:
     run, case = given.run(), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     kind = VerdictKind.REGRESSED
     loader.alerts.open(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     return int(reader.alerts.find()[0]["alert_id"])

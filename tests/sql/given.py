@@ -10,20 +10,20 @@ from typing import Any
 from nightbench.core.model import (
     Build,
     Case,
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     CheckResult,
     ClockOffset,
     Cluster,
+    LoadBatch,
     Measurement,
     Node,
     PlannedCase,
     RankResult,
-    RepeatBundle,
     RepeatRecord,
     RepeatSummary,
+    RepeatToLoad,
     Run,
-    RunBundle,
     RunKind,
     Severity,
     Strategy,
@@ -93,14 +93,14 @@ class Given:
 
     def repeat(
         self, number: int, throughput: float, nodes: tuple[str, ...] = ("n1",)
-    ) -> RepeatBundle:
+    ) -> RepeatToLoad:
         step = 2.0 * len(nodes) / throughput
         # The last rank is the slowest by a little.
         ranks = tuple(
             self.rank(i, node, (step * (1 - 0.01 * (len(nodes) - 1 - i)),) * 4)
             for i, node in enumerate(nodes)
         )
-        return RepeatBundle(
+        return RepeatToLoad(
             record=RepeatRecord(
                 repeat=number,
                 status="ok",
@@ -155,9 +155,9 @@ class Given:
         generation: int = 0,
         elapsed_s: float | None = 60.0,
         **changed: Any,
-    ) -> CaseBundle:
+    ) -> CaseToLoad:
         on = nodes or tuple(n.name for n in CLUSTER.nodes[: case.nodes])
-        return CaseBundle(
+        return CaseToLoad(
             case=case,
             generation=generation,
             status=CaseStatus.OK,
@@ -178,12 +178,12 @@ class Given:
             expected="within 1 %",
         )
 
-    def bundle(
-        self, run: Run, *cases: CaseBundle, missing: tuple[Case, ...] = (), **more: Any
-    ) -> RunBundle:
+    def batch(
+        self, run: Run, *cases: CaseToLoad, missing: tuple[Case, ...] = (), **more: Any
+    ) -> LoadBatch:
         every = (*(c.case for c in cases), *missing)
         planned = {c.case_id: PlannedCase(c, PYTORCH, "d1", "images") for c in every}
-        return RunBundle(
+        return LoadBatch(
             run=run,
             planned=tuple(planned.values()),
             cases=cases,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.sql.given import Given
-from tests.sql.spooled import DIGEST, FAKE, case
+from tests.sql.spooled import case, near
 
 from nightbench.core.model import Case
 from nightbench.warehouse import Warehouse
@@ -60,19 +60,6 @@ def history(loader: Warehouse, given: Given, cases: tuple[Case, ...], nights: in
     for night in range(nights):
         run = given.run(night, suite="seeded")
         wobble = 1 + 0.002 * (night % 3 - 1)
-        came = [
-            given.came_back(
-                run,
-                each,
-                tuple(
-                    wobble * x * (MOVED.get(each.case_id, 100.0) if night >= nights - 3 else 100.0)
-                    for x in (0.998, 1.0, 1.002)
-                ),
-                build=FAKE,
-                definition_digest=DIGEST,
-                fingerprint_id="",
-                unit="samples",
-            )
-            for each in cases
-        ]
-        loader.runs.load(given.bundle(run, *came))
+        levels = MOVED if night >= nights - 3 else {}
+        came = [near(given, run, each, wobble * levels.get(each.case_id, 100.0)) for each in cases]
+        loader.runs.load(given.batch(run, *came))

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from tests.sql.given import Given
+
 from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,
+    CaseToLoad,
     Cluster,
     Node,
     PlannedCase,
@@ -234,3 +237,10 @@ def compared(spool: Spool, name: str, ratios: list[float], by: str = "ada") -> R
     for number, launch in enumerate(launches):
         comparison.save_launch(folder.case(COMPARED_CASE, number), launch)
     return folder
+
+
+def near(given: Given, run: Run, case: Case, level: float, **more: Any) -> CaseToLoad:
+    """A case of the fake line as it came back: three repeats that agree about a level."""
+    repeats = tuple(level * x for x in (0.998, 1.0, 1.002))
+    usual = {"build": FAKE, "definition_digest": DIGEST, "fingerprint_id": "", "unit": "samples"}
+    return given.came_back(run, case, repeats, **{**usual, **more})

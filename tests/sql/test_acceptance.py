@@ -143,7 +143,7 @@ def test_what_an_acceptance_passed_is_untried_no_more_there_with_its_build_and_d
             cursor.execute(PREFLIGHT, (run.started_at, run.run_id, document))
         planned = PlannedCase(case, given.build, "d1", "images", untried=why)
         came = given.came_back(run, case, (10.0,))
-        loader.runs.load(dataclasses.replace(given.bundle(run, came), planned=(planned,)))
+        loader.runs.load(dataclasses.replace(given.batch(run, came), planned=(planned,)))
 
     def marked() -> list[int]:
         """Nights whose figure is marked, in both marts."""
@@ -197,7 +197,7 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
         given.came_back(run, case, (10.0,), checks=checks)
         for case, checks in zip(cases, ((untold,), (), tuple(refused)), strict=True)
     ]
-    loader.runs.load(given.bundle(run, *came))
+    loader.runs.load(given.batch(run, *came))
     found = {mode.mode: (mode.outcome, mode.reason) for mode in loader.acceptance.modes("local")}
     assert found["collective inductor"] == ("passed", None)
     outcome, reason = found["collective xla"]
@@ -209,7 +209,7 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
     )
     # Loaded again it was judged anew, by other checks.
     for digest in ("c1", "c2"):
-        loader.runs.load(given.bundle(run, *came, checks_digest=digest))
+        loader.runs.load(given.batch(run, *came, checks_digest=digest))
         assert {mode.checks_digest for mode in loader.acceptance.modes("local")} == {digest}
 
 
@@ -234,7 +234,7 @@ def test_a_mode_has_a_verdict_at_each_shape_and_one_failure_keeps_it_untried(
             given.came_back(run, case, (10.0,), checks=(wrong,) if case in failed else ())
             for case in (pair, *wide)
         ]
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
 
     def passed() -> set[str]:
         return {row["mode"] for row in rows("select mode from staging.tried_mode")}
@@ -284,7 +284,7 @@ def test_sql_names_a_mode_by_the_same_words(
     more = {"shard_stage": {"shard": 2}, "sync": served}.get(axis, {})
     case = given.case(nodes=2, **{axis: changed}, **more)
     run = given.run()
-    loader.runs.load(given.bundle(run, given.came_back(run, case, (10.0,))))
+    loader.runs.load(given.batch(run, given.came_back(run, case, (10.0,))))
     assert [row["mode"] for row in rows("select mode from staging.series")] == [case.mode]
     assert {"strategy", "data", *MODES} == LINE_AXES.keys()
     assert case.mode.split()[1:] == (

@@ -26,7 +26,7 @@ def ids(loader: Warehouse, connection: Connection, reader: Warehouse, given: Giv
     """Four alerts: three of one cause, the second of them the worst, and one of none."""
     run = given.run()
     cases = [given.case(batch_size_per_device=2**k) for k in range(4)]
-    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    loader.runs.load(given.batch(run, *(given.came_back(run, case) for case in cases)))
     for case, value in zip(cases, (9.0, 7.0, 8.0, 9.0), strict=True):
         kind, change = VerdictKind.REGRESSED, value / 10 - 1
         loader.alerts.open(
@@ -87,7 +87,8 @@ def test_an_alert_shows_its_cause_and_the_others_of_it(roles: None, ids: list[in
 
 
 def test_all_of_a_group_at_once(roles: None, ids: list[int], reader: Warehouse, rows: Rows) -> None:
-    assert "and 2 more of its group" in said("ack", ids[0], "--group", "--why", "looking")
+    shown = said("ack", ids[0], "--group", "--why", "looking")
+    assert "3 of 3 alerts of its group were changed" in shown
     assert list(states(reader).values()).count("acknowledged") == 3
     assert states(reader)[ids[3]] == "open"
     moved = rows("select alert_id, by_whom, why from raw.alert_event where what = 'moved'")
@@ -107,10 +108,10 @@ def test_what_cannot_be_moved_is_left(
     triage.move(ids[1], "resolved")
     said("resolve", ids[0], "--group")
     assert states(reader)[ids[2]] == "resolved"
-    with pytest.raises(UserError, match="is resolved and cannot become"):
+    with pytest.raises(UserError, match="no alert of the group is open or acknowledged"):
         said("resolve", ids[0], "--group")
 
 
 def test_a_group_of_one(roles: None, ids: list[int], reader: Warehouse) -> None:
-    assert "and 0 more" in said("ack", ids[3], "--group")
+    assert "1 of 1 alerts" in said("ack", ids[3], "--group")
     assert list(states(reader).values()).count("acknowledged") == 1

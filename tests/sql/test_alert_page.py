@@ -20,9 +20,9 @@ from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
+from nightbench.warehouse import alert_actions as actions
 from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
-from nightbench.web import actions
 
 BEARER = {"authorization": "Bearer abc.def"}
 
@@ -58,7 +58,7 @@ def test_a_group_is_found_shown_and_moved_as_one(
     app: TestClient, connection: Connection, loader: Warehouse, reader: Warehouse, given: Given
 ) -> None:
     run, cases = given.run(), [given.case(batch_size_per_device=batch) for batch in (1, 2, 4)]
-    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    loader.runs.load(given.batch(run, *(given.came_back(run, case) for case in cases)))
     for case in cases:
         kind = VerdictKind.REGRESSED
         loader.alerts.open(
@@ -96,7 +96,7 @@ def test_groups_come_the_worst_first_page_by_page(
     run = given.run()
     falls = {1: -0.04, 2: -0.3, 4: -0.05, 8: -0.06, 16: None}
     cases = {batch: given.case(batch_size_per_device=batch) for batch in falls}
-    loader.runs.load(given.bundle(run, *(given.came_back(run, c) for c in cases.values())))
+    loader.runs.load(given.batch(run, *(given.came_back(run, c) for c in cases.values())))
     opened = []
     for batch, change in falls.items():
         kind = VerdictKind.FAILED if change is None else VerdictKind.REGRESSED

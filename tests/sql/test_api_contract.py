@@ -33,7 +33,7 @@ def history(loader: Warehouse, given: Given) -> None:
     """Three nights, one of them slower, and its alert."""
     for night, level in enumerate((100.0, 101.0, 90.0)):
         run = given.run(night)
-        loader.runs.load(given.bundle(run, given.came_back(run, given.case(), (level,) * 3)))
+        loader.runs.load(given.batch(run, given.came_back(run, given.case(), (level,) * 3)))
     case_id = given.case().case_id
     slower = Verdict(
         case_id, "local", run.run_id, VerdictKind.REGRESSED, "slower", 86.0, 100.0, -0.14, 2,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
-from tests.sql.spooled import DIGEST, FAKE, case, plan
+from tests.sql.spooled import case, near, plan
 from typer.testing import CliRunner
 
 from nightbench.cli import common
@@ -46,18 +46,8 @@ def stored(loader: Warehouse, given: Given) -> None:
         for each in (FALLS, STEADY):
             level = 90.0 if each is FALLS and night >= FELL else 100.0
             level *= 1 + rng.gauss(0, 0.005)
-            came.append(
-                given.came_back(
-                    run,
-                    each,
-                    tuple(level * x for x in (0.997, 1.0, 1.003)),
-                    build=FAKE,
-                    definition_digest=DIGEST,
-                    fingerprint_id="",
-                    unit="samples",
-                )
-            )
-        loader.runs.load(given.bundle(run, *came))
+            came.append(near(given, run, each, level))
+        loader.runs.load(given.batch(run, *came))
 
 
 def label(

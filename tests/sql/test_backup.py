@@ -68,7 +68,7 @@ def stack(server, tmp_path) -> Stack:
 def stored(loader, given):
     """A night with an open alert; the connection that loaded it is closed."""
     run, case = given.run(0), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     found = Verdict(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "slower", 9.0, 10.0)
     loader.alerts.open(found)
     return run
@@ -94,8 +94,8 @@ def restored(stack, stored, warehouse, given, tmp_path):
     back_up(stack, file, warehouse.name)
     with closing(connect(warehouse.loader)) as connection:
         later = given.run(1)
-        bundle = given.bundle(later, given.came_back(later, given.case()))
-        Warehouse(connection).runs.load(bundle)
+        batch = given.batch(later, given.came_back(later, given.case()))
+        Warehouse(connection).runs.load(batch)
         kept, applied = put_back(stack, warehouse, file)
     assert applied == []
     yield before, kept
@@ -123,8 +123,8 @@ def test_every_role_may_what_it_could_before_and_no_more(restored, warehouse, gi
         answers(warehouse.reader, "select lo_create(0)")
     with closing(connect(warehouse.loader)) as connection:
         after = given.run(2)
-        bundle = given.bundle(after, given.came_back(after, given.case()))
-        assert Warehouse(connection).runs.load(bundle)
+        batch = given.batch(after, given.came_back(after, given.case()))
+        assert Warehouse(connection).runs.load(batch)
         assert Warehouse(connection).alerts.find()
     with closing(connect(warehouse.triage)) as connection:
         triage = Triage(connection, "ada")

@@ -139,7 +139,7 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
         came = given.came_back(run, case)
         measured = dataclasses.replace(came.measurement, framework_version=version)
         came = dataclasses.replace(came, measurement=measured)
-        loader.runs.load(given.bundle(run, came))
+        loader.runs.load(given.batch(run, came))
     kind = VerdictKind.REGRESSED
     loader.alerts.open(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     alert_id = int(reader.alerts.find()[0]["alert_id"])

@@ -67,8 +67,8 @@ def runs(loader: Warehouse) -> list[str]:
             checks=(given.failed_check(2), given.failed_check()) if is_last else (),
         )
         kernel = "6.2" if is_last else "6.1"
-        bundle = given.bundle(run, came)
-        prints = {key: {**doc, "kernel": kernel} for key, doc in bundle.fingerprints.items()}
+        batch = given.batch(run, came)
+        prints = {key: {**doc, "kernel": kernel} for key, doc in batch.fingerprints.items()}
         # Another state of a node has another fingerprint.
         renamed = {key: f"{key}-{kernel}" for key in prints}
         repeats = tuple(
@@ -83,7 +83,7 @@ def runs(loader: Warehouse) -> list[str]:
         )
         loader.runs.load(
             replace(
-                bundle,
+                batch,
                 cases=(replace(came, repeats=repeats),),
                 fingerprints={renamed[key]: doc for key, doc in prints.items()},
             )
@@ -234,7 +234,7 @@ def test_a_planned_case_without_a_result(
 ) -> None:
     run = given.run()
     with closing(connect(warehouse.loader)) as connection:
-        Warehouse(connection).runs.load(given.bundle(run, missing=(given.case(),)))
+        Warehouse(connection).runs.load(given.batch(run, missing=(given.case(),)))
     found = app.get(f"/api/runs/{run.run_id}/{CASE}").json()
     assert (found["case"]["state"], found["repeats"], found["generation"]) == ("missing", [], None)
     assert NIGHT.isoformat().startswith(found["run"]["started_at"][:10])

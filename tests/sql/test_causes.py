@@ -75,15 +75,15 @@ class Lab:
                 since = (fell_at or {}).get(case, FELL)
                 level = 80.0 if fell and night >= since else 100.0
                 version = (versions or {}).get(case.framework, ("1.0", "1.0"))[night >= FELL]
-                bundle = self.given.came_back(
+                batch = self.given.came_back(
                     run,
                     case,
                     (level * 0.99, level, level * 1.01),
                     nodes=(on or {}).get(case, ("n1",)),
                     framework_version=version,
                 )
-                came.append(bundle)
-            self.loader.runs.load(self.given.bundle(run, *came))
+                came.append(batch)
+            self.loader.runs.load(self.given.batch(run, *came))
         self.say(run, cases, fell_at or {})
         return run
 
@@ -318,7 +318,7 @@ def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> N
     run = lab.nights({case: True}, codes=("c1", "c2"))
     lab.explained(run)
     later = given.run(NIGHTS, code_digest="c2")
-    lab.loader.runs.load(given.bundle(later, given.came_back(later, case, (79.0, 80.0, 81.0))))
+    lab.loader.runs.load(given.batch(later, given.came_back(later, case, (79.0, 80.0, 81.0))))
     lab.say(later, {case: True}, {})
     for night in range(NIGHTS):
         lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4})

@@ -149,7 +149,7 @@ def test_a_message_waits_and_says_what_came_out_once(
     text = json.dumps(inbox.messages[0])
     assert "confirmed on n1." in text
     assert "2 of 2 suspected regressions, within " in text
-    assert ": 1 confirmed, 1 not confirmed. Uncertainty of a drop (median): \\u00b11.0%" in text
+    assert ": 1 confirmed, 1 not confirmed. Median uncertainty of a drop: \\u00b11.0%" in text
     below = text.lower().index("not confirmed")
     assert text.index(FALLS.case_id) < below < text.rindex(LESS.case_id)
     alerts = {row["case_id"]: row for row in reader.alerts.find()}
@@ -255,7 +255,7 @@ def test_what_keeps_a_night_from_asking_keeps_no_message(
     def torn(*_: Any) -> float:
         raise PermissionError(13, "Permission denied", "/wheels")
 
-    monkeypatch.setattr("nightbench.night.suspected_regressions.expected", torn)
+    monkeypatch.setattr("nightbench.night.suspected_regressions.expected_seconds", torn)
     run = night()
     assert repository.find(run_id=run.run_id) == []
     assert len(inbox.messages) == 1

@@ -66,7 +66,7 @@ def test_a_connection_that_is_lost(warehouse, given):
         pid = connection.info.backend_pid
         warehouse.server.execute(f"select pg_terminate_backend({pid})")
         with pytest.raises(WarehouseUnavailable, match="connection to PostgreSQL was lost"):
-            Warehouse(connection).runs.load(given.bundle(given.run()))
+            Warehouse(connection).runs.load(given.batch(given.run()))
         with pytest.raises(WarehouseUnavailable):
             Warehouse(connection).runs.find()
 

@@ -22,7 +22,7 @@ def pid(connection: Connection) -> int:
 
 
 def lent(pool: ConnectionPool) -> int:
-    with pool.lend() as connection:
+    with pool.acquire() as connection:
         return pid(connection)
 
 
@@ -39,17 +39,17 @@ def test_a_connection_is_used_again_until_it_is_old(
 
 def test_two_at_once_have_their_own_and_both_are_kept(warehouse: Database) -> None:
     pool = ConnectionPool(lambda: connect(warehouse.reader))
-    with pool.lend() as one, pool.lend() as other:
+    with pool.acquire() as one, pool.acquire() as other:
         pids = {pid(one), pid(other)}
     assert len(pids) == 2
-    with pool.lend() as one, pool.lend() as other:
+    with pool.acquire() as one, pool.acquire() as other:
         assert {pid(one), pid(other)} == pids
 
 
 def test_more_than_are_kept_are_lent_at_once(warehouse: Database) -> None:
     pool = ConnectionPool(lambda: connect(warehouse.reader))
     with ExitStack() as stack:
-        pids = {pid(stack.enter_context(pool.lend())) for _ in range(KEPT + 2)}
+        pids = {pid(stack.enter_context(pool.acquire())) for _ in range(KEPT + 2)}
     assert len(pids) == KEPT + 2
 
 
@@ -71,7 +71,7 @@ def test_one_that_the_server_has_ended_is_replaced(warehouse: Database) -> None:
 
 def test_one_that_something_went_wrong_with_is_closed(warehouse: Database) -> None:
     pool = ConnectionPool(lambda: connect(warehouse.reader))
-    with pytest.raises(ZeroDivisionError), pool.lend() as connection:
+    with pytest.raises(ZeroDivisionError), pool.acquire() as connection:
         _ = 1 / 0
     assert connection.closed
     lent(pool)

@@ -9,8 +9,8 @@ import pytest
 from tests.sql.conftest import Database
 from tests.sql.given import Given
 from tests.sql.nights import STEADY
-from tests.sql.spooled import DIGEST, FAKE, plan
 from tests.sql.spooled import case as sleeping
+from tests.sql.spooled import near, plan
 
 from nightbench.core.model import Case, Verdict
 from nightbench.night.judge import judge_run
@@ -46,19 +46,9 @@ class Lab:
             run = self._given.run(night, suite="seeded")
             level = (since if night >= FELL else 100.0) * (1 + 0.002 * (night % 3 - 1))
             came = [
-                self._given.came_back(
-                    run,
-                    case,
-                    tuple(level * x for x in (0.998, 1.0, 1.002)),
-                    nodes=where,
-                    build=FAKE,
-                    definition_digest=DIGEST,
-                    fingerprint_id="",
-                    unit="samples",
-                )
-                for case, where in nodes.items()
+                near(self._given, run, case, level, nodes=where) for case, where in nodes.items()
             ]
-            self._loader.runs.load(self._given.bundle(run, *came))
+            self._loader.runs.load(self._given.batch(run, *came))
             measured = [
                 Control(node, metric, "cpu", "python-3.11", "GB/s", (value * (1 + 0.001 * night),))
                 for (node, metric), value in controls(night).items()

@@ -11,7 +11,7 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import Inbox
-from tests.sql.spooled import DIGEST, FAKE, case, plan, spooled
+from tests.sql.spooled import case, near, plan, spooled
 
 from nightbench.core.model import (
     Case,
@@ -59,19 +59,8 @@ def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
         came = []
         for each in CASES:
             level = 100 * (1 + rng.gauss(0, 0.01))
-            figures = tuple(level * x for x in (0.995, 1.0, 1.005))
-            came.append(
-                given.came_back(
-                    run,
-                    each,
-                    figures,
-                    build=FAKE,
-                    definition_digest=DIGEST,
-                    fingerprint_id="",
-                    unit="samples",
-                )
-            )
-        loader.runs.load(given.bundle(run, *came))
+            came.append(near(given, run, each, level))
+        loader.runs.load(given.batch(run, *came))
     return run
 
 

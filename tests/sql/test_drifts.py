@@ -10,13 +10,13 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import STEADY, Inbox
-from tests.sql.spooled import DIGEST, FAKE, plan
+from tests.sql.spooled import DIGEST, FAKE, near, plan
 from typer.testing import CliRunner
 
 from nightbench.alerts.notes import QUIET
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseBundle, PlannedCase, Run, RunKind
+from nightbench.core.model import CaseToLoad, PlannedCase, Run, RunKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -57,20 +57,12 @@ class Nights:
             for each in runs[:-1]
             if (measurement := self._came(*each).measurement)
         )
-        self._loader.runs.load(self._given.bundle(run, self._came(*runs[-1])))
+        self._loader.runs.load(self._given.batch(run, self._came(*runs[-1])))
         store_plan(plan(run, [STEADY], [self.channel]), self._spool)
         return run.run_id
 
-    def _came(self, run: Run, figure: float, fingerprint: str) -> CaseBundle:
-        return self._given.came_back(
-            run,
-            STEADY,
-            tuple(figure * x for x in (0.998, 1.0, 1.002)),
-            build=FAKE,
-            definition_digest=DIGEST,
-            fingerprint_id=fingerprint,
-            unit="samples",
-        )
+    def _came(self, run: Run, figure: float, fingerprint: str) -> CaseToLoad:
+        return near(self._given, run, STEADY, figure, fingerprint_id=fingerprint)
 
     def judge(self, run_id: str) -> JudgeResult:
         return judge_run(self._spool, run_id, lambda: connect(self._warehouse.loader))
@@ -122,7 +114,7 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
     nights(*slowed(153, 222))
     assert len(inbox.messages) == 2
     assert "over its last 180 nights" in inbox.messages[1]["message"]
-    first, second = sorted(reader.series.drifts(standing=False), key=lambda row: row["at"])
+    first, second = sorted(reader.series.drifts(live=False), key=lambda row: row["at"])
     assert (first["run_id"], second["over_at"]) == (drift["run_id"], None)
     assert first["over_run_id"] == second["run_id"]
     (listed,) = rows("select * from marts.drifting_series")
@@ -159,7 +151,7 @@ def test_it_ends_quietly_once_it_has_not_been_seen_for_some_nights(
         for _ in range(2):  # Judged again it is one night as before.
             nights.judge(last)
     assert reader.series.drifts() == []
-    (over,) = reader.series.drifts(standing=False)
+    (over,) = reader.series.drifts(live=False)
     assert over["over_run_id"] == last
     assert len(inbox.messages) == 1
 
@@ -187,7 +179,7 @@ def test_a_rise_is_listed(nights: Nights, reader: Warehouse, inbox: Inbox) -> No
 def test_only_nightly_runs_say_it(nights: Nights, reader: Warehouse, inbox: Inbox) -> None:
     nights.load(slowed(0, 150))
     nights.judge(nights.load([level(150)], RunKind.ON_DEMAND))
-    assert reader.series.drifts(standing=False) == []
+    assert reader.series.drifts(live=False) == []
     assert inbox.messages == []
 
 

@@ -56,7 +56,7 @@ def test_every_axis_has_a_decoy() -> None:
 def load(loader, given, *figures: tuple[Case, float], **more: Any) -> None:
     run = given.run()
     came = [given.came_back(run, case, (value,), **more) for case, value in figures]
-    loader.runs.load(given.bundle(run, *came))
+    loader.runs.load(given.batch(run, *came))
 
 
 NAMED_TOGETHER = ("trainers", "pservers")
@@ -112,7 +112,7 @@ def test_environments_are_not_compared_with_each_other(loader, given, ask):
     run = given.run(1)
     planned = PlannedCase(given.case(framework="paddle3"), PREFIX, "d1", "images")
     came = given.came_back(run, planned.case, (99.0,), build=PREFIX)
-    loader.runs.load(dataclasses.replace(given.bundle(run, came), planned=(planned,)))
+    loader.runs.load(dataclasses.replace(given.batch(run, came), planned=(planned,)))
     assert ask("framework_comparison") == []
 
 
@@ -120,12 +120,12 @@ def test_environments_are_not_compared_with_each_other(loader, given, ask):
 def test_a_private_build_is_a_point_of_its_own(loader, reader, given, ask, rows, kind):
     case = given.case()
     official = given.run(0)
-    loader.runs.load(given.bundle(official, given.came_back(official, case, (10.0,))))
+    loader.runs.load(given.batch(official, given.came_back(official, case, (10.0,))))
     trial = given.run(1, run_kind=kind)
     build = Build("pytorch", source="wheel", digest="ab" * 32)
     planned = PlannedCase(case, build, "d1", "images", private_build=True, untried="no GPU")
     came = given.came_back(trial, case, (99.0,), build=build)
-    loader.runs.load(dataclasses.replace(given.bundle(trial, came), planned=(planned,)))
+    loader.runs.load(dataclasses.replace(given.batch(trial, came), planned=(planned,)))
 
     # It is there, marked, and neither history nor newest figure.
     marks = rows("select is_private_build, untried from marts.fct_measurement order by run_id")

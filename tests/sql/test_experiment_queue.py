@@ -436,8 +436,8 @@ def test_a_request_is_queued_shown_cancelled_and_commented(app: TestClient) -> N
     assert (state["state"], state["conclusion"], state["place"]) == ("queued", "pending", 1)
     assert state["requested_by"] == "ada"
     assert datetime.fromisoformat(state["starts_at"]).tzinfo
-    assert state["links"]["comment"].endswith(f"/comparisons/{state['request_id']}/comment.md")
-    one = f"/api/comparisons/{state['request_id']}"
+    assert state["links"]["comment"].endswith(f"/comparisons/{state['experiment_id']}/comment.md")
+    one = f"/api/comparisons/{state['experiment_id']}"
     assert app.get(one).json()["headline"].startswith("In the queue; it begins about")
     assert "In the queue" in app.get(f"{one}/comment.md").text
     assert app.get(f"{one}/result.json").status_code == 404
@@ -448,9 +448,9 @@ def test_a_request_is_queued_shown_cancelled_and_commented(app: TestClient) -> N
     assert (ended["state"], ended["headline"]) == ("cancelled", "It was cancelled: a typo")
     again = app.post(f"{one}/cancel", headers=BEARER, json={})
     assert again.status_code == 409
-    listed = app.get("/api/comparisons?state=cancelled").json()["items"]
-    assert [each["request_id"] for each in listed] == [state["request_id"]]
-    assert app.get("/api/comparisons?state=queued").json()["items"] == []
+    listed = app.get("/api/experiments?kind=compare&state=cancelled").json()["items"]
+    assert [each["experiment_id"] for each in listed] == [state["experiment_id"]]
+    assert app.get("/api/experiments?kind=compare&state=queued").json()["items"] == []
 
 
 def test_another_persons_is_cancelled_by_an_op_alone(
@@ -465,7 +465,7 @@ def test_another_persons_is_cancelled_by_an_op_alone(
     ada, bob = (app(PageUser(name, may_change=True)) for name in ("ada", "bob"))
     olga = app(PageUser("olga", may_change=True, may_approve=True))
     asks = ada.post("/api/comparisons", headers=BEARER, json={}).json()
-    one = f"/api/comparisons/{asks['request_id']}"
+    one = f"/api/comparisons/{asks['experiment_id']}"
     assert [each.get(one).json()["may_cancel"] for each in (ada, bob, olga)] == [True, False, True]
     refused = bob.post(f"{one}/cancel", headers=BEARER, json={})
     assert (refused.status_code, "an operator may cancel it" in refused.text) == (403, True)
@@ -528,7 +528,7 @@ def test_the_log_of_a_commits_build_is_shown_to_those_who_may(
     app: TestClient, queue: ExperimentRepository, tmp_path: Path
 ) -> None:
     b = f"toy=commit:tiny@{'c' * 40}"
-    request_id = app.post("/api/comparisons", headers=BEARER, json={"b": b}).json()["request_id"]
+    request_id = app.post("/api/comparisons", headers=BEARER, json={"b": b}).json()["experiment_id"]
     one = f"/api/comparisons/{request_id}"
     assert app.get(f"{one}/b.log").status_code == 404
     begin(queue, request_id, "run-1")
@@ -545,7 +545,7 @@ def test_budgets_stand_beside_what_was_measured(
     app: TestClient, queue: ExperimentRepository
 ) -> None:
     assert app.get("/api/comparisons/budgets").json() == {"items": []}
-    request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["request_id"]
+    request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["experiment_id"]
     begin(queue, request_id, "run-1")
     queue.spend(name_of(queue, request_id), "run-1", 90.0)
     (local,) = app.get("/api/comparisons/budgets").json()["items"]
@@ -566,7 +566,7 @@ def test_what_a_killed_worker_has_measured_counts(desk: Desk, queue: ExperimentR
 def test_the_answer_is_a_table_a_document_and_a_test(
     app: TestClient, queue: ExperimentRepository
 ) -> None:
-    request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["request_id"]
+    request_id = app.post("/api/comparisons", headers=BEARER, json={}).json()["experiment_id"]
     case = {
         **dict.fromkeys(("case_id", "unit"), "some-case"),
         **{"verdict": "slower", "sentence": "B is slower", "ratio": 0.9, "low": 0.88},
@@ -593,8 +593,8 @@ def test_what_cannot_be_measured_or_was_not_meant_is_refused(app: TestClient) ->
     bad = app.post("/api/comparisons", headers=BEARER, json={"b": "fake=none"})
     assert (bad.status_code, bad.json()["detail"]) == (422, "b: found fake=none; expected a build")
     assert app.post("/api/comparisons", json={}).status_code == 403  # a cookie, from elsewhere
-    assert app.get("/api/comparisons?state=unknown").status_code == 422
+    assert app.get("/api/experiments?kind=compare&state=unknown").status_code == 422
     for path in ("", "/comment.md", "/result.json", "/junit.xml"):
         assert app.get(f"/api/comparisons/99{path}").status_code == 404
     assert app.post("/api/comparisons/99/cancel", headers=BEARER, json={}).status_code == 404
-    assert app.get("/api/comparisons").json() == {"items": []}
+    assert app.get("/api/experiments?kind=compare").json() == {"items": []}

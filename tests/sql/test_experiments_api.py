@@ -137,7 +137,7 @@ def test_an_ended_comparison_has_its_result(app: TestClient, spool: Spool) -> No
     assert (found["state"], found["resume"], found["comparisons"][0]["cases"][0]["unit"]) == (
         "done", None, "samples",
     )  # fmt: skip
-    with compared(spool, "ab-2", []).steered():
+    with compared(spool, "ab-2", []).controlled():
         measured = app.get("/api/experiments/ab-2").json()
         assert (measured["state"], measured["is_measured"]) == ("running", True)
     # Its process has died.

@@ -31,9 +31,9 @@ def measured(loader, given):
     case = given.case()
     for night in range(0, NIGHTS, 10):
         run = given.run(night)
-        loader.runs.load(given.bundle(run, given.came_back(run, case, (10.0, 11.0, 12.0 + night))))
+        loader.runs.load(given.batch(run, given.came_back(run, case, (10.0, 11.0, 12.0 + night))))
     other = given.run(1, suite="other", cluster="far")
-    loader.runs.load(given.bundle(other, given.came_back(other, given.case(nodes=2))))
+    loader.runs.load(given.batch(other, given.came_back(other, given.case(nodes=2))))
     found = Verdict(case.case_id, "local", given.run(60).run_id, VerdictKind.REGRESSED, "a; b", 9.0)
     loader.series.store_verdicts([found])
     loader.alerts.open(found)
@@ -140,7 +140,7 @@ def test_rows_are_read_in_batches_of_one_snapshot(measured, warehouse, loader, g
     ):
         first = next(batches)
         assert (first.month, first.months, len(first.rows)) == (1, 2, 2)
-        loader.runs.load(given.bundle(late, given.came_back(late, measured)))
+        loader.runs.load(given.batch(late, given.came_back(late, measured)))
         sizes = [len(batch.rows) for batch in batches]
         assert sum(sizes) + 2 == 7
         assert max(sizes) == 2
@@ -190,7 +190,7 @@ def test_a_run_as_mlperf_logs_reads_back_to_its_throughput(export, loader, given
         for i, each in enumerate(came_back.repeats)
     ]
     came_back = replace(came_back, repeats=tuple(launches))
-    loader.runs.load(given.bundle(run, came_back, missing=(failed,)))
+    loader.runs.load(given.batch(run, came_back, missing=(failed,)))
     export(tmp_path / "logs", "--format", "mlperf", "--run", run.run_id)
     (log,) = (tmp_path / "logs").iterdir()
     assert log.name == f"{case.case_id}.log"

@@ -53,9 +53,9 @@ def answers(warehouse, loader, given):
     case, other = given.case(), given.case(nodes=2)
     for night in (0, 1):
         run = given.run(night)
-        loader.runs.load(given.bundle(run, given.came_back(run, case), given.came_back(run, other)))
+        loader.runs.load(given.batch(run, given.came_back(run, case), given.came_back(run, other)))
     elsewhere = given.run(1, suite="other", cluster="far")
-    loader.runs.load(given.bundle(elsewhere, given.came_back(elsewhere, case)))
+    loader.runs.load(given.batch(elsewhere, given.came_back(elsewhere, case)))
     slower = (VerdictKind.REGRESSED, "it's slower", 9.0, 10.0, -0.1)
     found = Verdict(case.case_id, "local", given.run(1).run_id, *slower)
     loader.series.store_verdicts([found])

@@ -6,7 +6,7 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import NIGHTS, STEADY, Inbox
-from tests.sql.spooled import DIGEST, FAKE, spooled
+from tests.sql.spooled import near, spooled
 
 from nightbench.core.model import METRICS, JudgedMetric, RegressionPolicy, Verdict, VerdictKind
 from nightbench.night.ingest import ingest_run
@@ -47,14 +47,11 @@ def past(connection: Connection, given: Given) -> None:
         run = given.run(night, suite="seeded")
         wobble = 1 + 0.002 * (night % 3 - 1)
         level = 1.25 * GB if night >= NIGHTS - 3 else GB
-        came = given.came_back(
+        came = near(
+            given,
             run,
             STEADY,
-            tuple(wobble * x for x in (99.8, 100.0, 100.2)),
-            build=FAKE,
-            definition_digest=DIGEST,
-            fingerprint_id="",
-            unit="samples",
+            100.0 * wobble,
             peak_resident_bytes=round(wobble * level),
             peak_allocator_bytes=round(wobble * 60 * GB),
             joules_per_unit=0.5 * wobble,
@@ -62,7 +59,7 @@ def past(connection: Connection, given: Given) -> None:
             model_flops_per_s=3e12 * wobble,
             mfu=0.4 * wobble,
         )
-        loader.runs.load(given.bundle(run, came))
+        loader.runs.load(given.batch(run, came))
 
 
 @pytest.mark.usefixtures("past")

@@ -15,8 +15,8 @@ from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import WarehouseUnavailable
 from nightbench.core.model import (
     Case,
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     Reason,
     ReasonCode,
     Run,
@@ -150,12 +150,12 @@ def came(
     throughputs: tuple[float, ...],
     status: CaseStatus,
     elapsed_s: float | None,
-) -> CaseBundle:
+) -> CaseToLoad:
     """A case that ended otherwise than well."""
-    bundle = given.came_back(run, case, throughputs or (1.0,), elapsed_s=elapsed_s)
+    batch = given.came_back(run, case, throughputs or (1.0,), elapsed_s=elapsed_s)
     if not throughputs:
-        bundle = dataclasses.replace(bundle, repeats=(), measurement=None)
-    return dataclasses.replace(bundle, status=status, reasons=(ENDED,))
+        batch = dataclasses.replace(batch, repeats=(), measurement=None)
+    return dataclasses.replace(batch, status=status, reasons=(ENDED,))
 
 
 def test_the_past_of_cases(
@@ -170,15 +170,15 @@ def test_the_past_of_cases(
     for night, seconds in enumerate((12.0, 24.0, 90.0)):
         run = given.run(night)
         whole = given.came_back(run, good, (1.0, 2.0, 3.0), elapsed_s=seconds)
-        loader.runs.load(given.bundle(run, whole))
+        loader.runs.load(given.batch(run, whole))
     last = given.run(3)
     failed = came(given, last, bad, (), CaseStatus.FAILED, None)
     ended = came(given, last, half, (1.0,), CaseStatus.LEFT_OUT, 9.0)
     before = came(given, given.run(4), good, (), CaseStatus.LEFT_OUT, None)
-    loader.runs.load(given.bundle(last, failed, ended))
-    loader.runs.load(given.bundle(given.run(4), before))
+    loader.runs.load(given.batch(last, failed, ended))
+    loader.runs.load(given.batch(given.run(4), before))
     once = given.run(5, run_kind=RunKind.ON_DEMAND)
-    loader.runs.load(given.bundle(once, given.came_back(once, asked, (1.0,), elapsed_s=7.0)))
+    loader.runs.load(given.batch(once, given.came_back(once, asked, (1.0,), elapsed_s=7.0)))
 
     nights = [given.run(night).started_at for night in range(4)]
     expected = {
@@ -192,7 +192,7 @@ def test_the_past_of_cases(
     # Another protocol takes another time: what was measured by the old one no longer counts.
     changed = given.run(6)
     other = given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
-    loader.runs.load(given.bundle(changed, other))
+    loader.runs.load(given.batch(changed, other))
     expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2", noise=0.0)
     assert reader.runs.case_past("local") == expected
     spool = Spool(tmp_path)

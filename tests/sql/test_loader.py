@@ -15,8 +15,8 @@ import pytest
 
 from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import (
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     CheckResult,
     PlannedCase,
     Reason,
@@ -42,7 +42,7 @@ OTHERS = [
     *("alert_cause", "alert_rank", "deadline_check"),
     *("delivery", "detector_grade", "experiment"),
     *("drift", "lock", "message", "month", "night", "night_pair", "noise_event"),
-    *("shared_movement", "suite_watch"),
+    *("shared_change", "suite_watch"),
 ]
 """Of what is made of results: their keepers have tests of their own."""
 
@@ -59,12 +59,12 @@ def _full(given, night=0):
     run = given.run(night)
     one, two, bad, gone, lost = (given.case(batch_size_per_device=b) for b in (2, 4, 8, 16, 32))
     warning = CheckResult("measurement", None, "spread", Severity.WARN, False, "20 %", "5 %")
-    return given.bundle(
+    return given.batch(
         run,
         given.came_back(run, one, checks=(warning,)),
         given.came_back(run, two, checks=(given.failed_check(repeat=3),)),
         given.came_back(run, bad, checks=(given.failed_check(),)),
-        CaseBundle(gone, 0, CaseStatus.FAILED, reasons=(BROKEN,)),
+        CaseToLoad(gone, 0, CaseStatus.FAILED, reasons=(BROKEN,)),
         missing=(lost,),
     )
 
@@ -78,9 +78,9 @@ def test_the_list_of_tables_is_whole(rows):
 
 
 def test_loading_twice_changes_nothing(loader, given, rows):
-    bundle = _full(given)
-    loader.runs.plan(bundle.run, bundle.planned, bundle.cluster)
-    assert loader.runs.load(bundle) is True
+    batch = _full(given)
+    loader.runs.plan(batch.run, batch.planned, batch.cluster)
+    assert loader.runs.load(batch) is True
     before = _everything(rows)
     assert {t: len(found) for t, found in before.items()} == {
         "alert": 0,
@@ -100,8 +100,8 @@ def test_loading_twice_changes_nothing(loader, given, rows):
         "series": 5,
         "verdict": 0,
     }
-    assert loader.runs.load(bundle) is False
-    loader.runs.plan(bundle.run, bundle.planned, bundle.cluster)
+    assert loader.runs.load(batch) is False
+    loader.runs.plan(batch.run, batch.planned, batch.cluster)
     assert _everything(rows) == before
 
 
@@ -122,7 +122,7 @@ def test_a_row_that_is_refused_keeps_the_whole_run_out(loader, given, rows):
     good = given.came_back(run, given.case())
     bad = given.came_back(run, given.case(batch_size_per_device=4), throughput=math.nan)
     with pytest.raises(WarehouseRefused, match=r"measurement_throughput_check.*Nothing was stored"):
-        loader.runs.load(given.bundle(run, good, bad))
+        loader.runs.load(given.batch(run, good, bad))
     stored = {table for table, found in _everything(rows).items() if found}
     assert stored == {"reference_result"}
 
@@ -132,7 +132,7 @@ def test_the_same_broken_figure_is_kept_in_quarantine(loader, given, rows):
     bad = given.came_back(
         run, given.case(), throughput=math.nan, minimum=-1.0, checks=(given.failed_check(),)
     )
-    loader.runs.load(given.bundle(run, bad))
+    loader.runs.load(given.batch(run, bad))
     assert rows("select throughput, n, status from raw.measurement") == [
         {"throughput": None, "n": 3, "status": "ok"}
     ]
@@ -147,7 +147,7 @@ def test_a_broken_repeat_says_what_was_found(loader, given, rows):
     case = given.came_back(run, given.case())
     broken = replace(case.repeats[0].summary, throughput=math.inf)
     repeats = (replace(case.repeats[0], summary=broken), *case.repeats[1:])
-    loader.runs.load(given.bundle(run, replace(case, repeats=repeats)))
+    loader.runs.load(given.batch(run, replace(case, repeats=repeats)))
     (row,) = rows("select throughput, reasons from raw.repeat where repeat = 1")
     assert row["throughput"] is None
     figure = Reason(ReasonCode.BAD_FIGURE, subject="throughput", observed="inf")
@@ -157,7 +157,7 @@ def test_a_broken_repeat_says_what_was_found(loader, given, rows):
 def test_repeats_hold_the_slowest_ranks_steps_and_every_rank(loader, given, rows):
     run, case = given.run(), given.case(nodes=2)
     came_back = given.came_back(run, case)
-    loader.runs.load(given.bundle(run, came_back))
+    loader.runs.load(given.batch(run, came_back))
     slowest = came_back.repeats[0].record.ranks[1]
     assert rows("select slowest_rank, steps, median_step_s from raw.repeat where repeat = 1") == [
         {
@@ -179,7 +179,7 @@ def test_repeats_hold_the_slowest_ranks_steps_and_every_rank(loader, given, rows
 
 def test_throughput_can_be_recomputed_from_what_is_stored(loader, given, rows):
     run = given.run()
-    loader.runs.load(given.bundle(run, given.came_back(run, given.case(nodes=2))))
+    loader.runs.load(given.batch(run, given.came_back(run, given.case(nodes=2))))
     recomputed = rows(
         "select repeat, sum(samples) / max(window_wall_s) as throughput from staging.repeat_rank"
         " group by repeat order by repeat"
@@ -193,7 +193,7 @@ def test_losses_that_are_not_there_are_null(loader, given, rows):
     record = case.repeats[0].record
     rank = replace(record.ranks[0], loss_first=None, loss_window=(6.8, None))
     repeat = replace(case.repeats[0], record=replace(record, ranks=(rank,)))
-    loader.runs.load(given.bundle(run, replace(case, repeats=(repeat,))))
+    loader.runs.load(given.batch(run, replace(case, repeats=(repeat,))))
     assert rows("select loss_first, loss_window from raw.repeat_rank") == [
         {"loss_first": None, "loss_window": [6.8, None]}
     ]
@@ -202,29 +202,29 @@ def test_losses_that_are_not_there_are_null(loader, given, rows):
 def test_a_second_generation_replaces_the_first_in_the_marts(loader, given, rows):
     run, case = given.run(), given.case()
     first = given.came_back(run, case)
-    loader.runs.load(given.bundle(run, first))
+    loader.runs.load(given.batch(run, first))
     second = given.came_back(run, case, (20.0, 21.0, 22.0), generation=1)
-    loader.runs.load(given.bundle(run, first, second))
+    loader.runs.load(given.batch(run, first, second))
     assert rows("select throughput from marts.fct_measurement") == [{"throughput": 21.0}]
     assert len(rows("select 1 from raw.measurement")) == 2
 
 
 def test_a_case_that_was_not_planned_is_refused(loader, given, rows):
     run = given.run()
-    bundle = given.bundle(run, given.came_back(run, given.case()))
+    batch = given.batch(run, given.came_back(run, given.case()))
     with pytest.raises(WarehouseRefused, match="without having been planned"):
-        loader.runs.load(replace(bundle, planned=()))
+        loader.runs.load(replace(batch, planned=()))
     assert rows("select * from raw.run") == []
 
 
 def test_two_loads_of_one_run_at_once(warehouse, given, rows):
     from concurrent.futures import ThreadPoolExecutor
 
-    bundle = _full(given)
+    batch = _full(given)
 
     def load(_):
         with closing(connect(warehouse.loader)) as connection:
-            return Warehouse(connection).runs.load(bundle)
+            return Warehouse(connection).runs.load(batch)
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(load, range(2))) == [False, True]
@@ -249,7 +249,7 @@ def _verdict(run: Run, case, kind=VerdictKind.REGRESSED, change=-0.1) -> Verdict
 
 def test_verdicts_are_stored_once_and_read_back(loader, reader, given):
     run, case = given.run(), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     verdict = _verdict(run, case)
     assert loader.series.store_verdicts([verdict]) == 1
     assert loader.series.store_verdicts([verdict]) == 0
@@ -262,7 +262,7 @@ def test_verdicts_are_stored_once_and_read_back(loader, reader, given):
 def test_a_series_has_one_live_alert(loader, reader, given):
     case, nights = given.case(), [given.run(n) for n in range(4)]
     for run in nights:
-        loader.runs.load(given.bundle(run, given.came_back(run, case)))
+        loader.runs.load(given.batch(run, given.came_back(run, case)))
     first, second, third, fourth = (_verdict(run, case) for run in nights)
     assert loader.alerts.open(first) is True
     assert loader.alerts.open(first) is False
@@ -283,7 +283,7 @@ def test_a_series_has_one_live_alert(loader, reader, given):
 
 def test_an_alert_is_told_once(loader, reader, given):
     run, case = given.run(), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     loader.alerts.open(_verdict(run, case))
     (untold,) = reader.messages.read("unnotified_alerts", suite=run.suite, cluster=run.cluster)
     assert (untold["case_id"], untold["kind"]) == (case.case_id, "alert")
@@ -297,9 +297,9 @@ def test_an_alert_is_told_once(loader, reader, given):
 
 def test_the_database_itself_refuses_a_second_live_alert(loader, given, warehouse):
     run, case = given.run(), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     later = given.run(1)
-    loader.runs.load(given.bundle(later, given.came_back(later, case)))
+    loader.runs.load(given.batch(later, given.came_back(later, case)))
     loader.alerts.open(_verdict(run, case))
     with (
         closing(psycopg2.connect(warehouse.owner)) as owner,
@@ -328,9 +328,7 @@ def test_a_series_history_is_nightly_good_and_oldest_first(loader, reader, given
         ]
     ):
         run = given.run(night, run_kind=kind)
-        loader.runs.load(
-            given.bundle(run, given.came_back(run, case, (throughput,), checks=checks))
-        )
+        loader.runs.load(given.batch(run, given.came_back(run, case, (throughput,), checks=checks)))
     history = reader.series.history(case.case_id, "local", before=given.run(4).started_at)
     assert [(p.at, p.value, p.run_id) for p in history] == [
         (given.run(0).started_at, 10.0, given.run(0).run_id),
@@ -344,10 +342,10 @@ def test_a_series_history_is_nightly_good_and_oldest_first(loader, reader, given
 
 
 def test_how_each_planned_case_stands(loader, reader, given):
-    bundle = _full(given)
-    loader.runs.load(bundle)
-    standing = {m.case_id: m for m in reader.runs.measured(bundle.run.run_id)}
-    one, two, bad, gone, lost = (p.case_id for p in bundle.planned)
+    batch = _full(given)
+    loader.runs.load(batch)
+    standing = {m.case_id: m for m in reader.runs.measured(batch.run.run_id)}
+    one, two, bad, gone, lost = (p.case_id for p in batch.planned)
     assert standing[one].point.value == 11.0
     assert standing[two].point.value == 11.0
     assert standing[bad].point is None
@@ -358,17 +356,17 @@ def test_how_each_planned_case_stands(loader, reader, given):
     (run,) = reader.runs.find(suite="demo", cluster="local")
     counts = [run[k] for k in ("planned", "measured", "failed", "quarantined")]
     assert counts == [5, 2, 1, 1]
-    assert reader.runs.get(bundle.run.run_id).run_kind is RunKind.NIGHTLY
+    assert reader.runs.get(batch.run.run_id).run_kind is RunKind.NIGHTLY
     assert reader.runs.get("unknown") is None
 
 
 def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, given):
-    bundle = _full(given)
-    loader.runs.load(bundle)
-    case = bundle.cases[0].case
-    loader.series.store_verdicts([_verdict(bundle.run, case, VerdictKind.OK, 0.01)])
+    batch = _full(given)
+    loader.runs.load(batch)
+    case = batch.cases[0].case
+    loader.series.store_verdicts([_verdict(batch.run, case, VerdictKind.OK, 0.01)])
     results = {row["case_id"]: row for row in reader.runs.results()}
-    one, _, bad, gone, lost = (p.case_id for p in bundle.planned)
+    one, _, bad, gone, lost = (p.case_id for p in batch.planned)
     expected = {
         "cluster": "local",
         "framework": "pytorch",
@@ -412,7 +410,7 @@ def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itse
         run = given.run(night, run_kind=kind)
         cases = (one, two) if night == 0 else (one,)
         loader.runs.load(
-            given.bundle(run, *(given.came_back(run, c, (10.0 + night,)) for c in cases))
+            given.batch(run, *(given.came_back(run, c, (10.0 + night,)) for c in cases))
         )
     found = rows("select case_id, throughput from marts.latest_median")
     assert {r["case_id"]: r["throughput"] for r in found} == {
@@ -460,7 +458,7 @@ def test_statements_are_read_with_the_parameters_that_they_declare():
 
 def test_figures_from_a_log_are_loaded_without_what_it_does_not_state(given, loader, rows):
     run = given.run()
-    bundle = given.came_back(run, given.case())
+    batch = given.came_back(run, given.case())
     unstated = {"loss_first": None, "loss_window": (), "weights_digest": None, "parameters": None}
     repeats = tuple(
         replace(
@@ -474,9 +472,9 @@ def test_figures_from_a_log_are_loaded_without_what_it_does_not_state(given, loa
             ),
             summary=replace(each.summary, loss_first=None, loss_median=None),
         )
-        for each in bundle.repeats
+        for each in batch.repeats
     )
-    loader.runs.load(given.bundle(run, replace(bundle, repeats=repeats)))
+    loader.runs.load(given.batch(run, replace(batch, repeats=repeats)))
     found = rows("select distinct precision, loss_first, parameters, versions from raw.repeat_rank")
     assert [dict(row) for row in found] == [
         {

@@ -12,8 +12,8 @@ from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import (
     Build,
     Case,
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     PlannedCase,
     Reason,
     ReasonCode,
@@ -35,7 +35,7 @@ def test_fct_measurement_has_one_row_per_series_and_run(loader, given, rows):
         run = given.run(night)
         one, two, bad = cases
         loader.runs.load(
-            given.bundle(
+            given.batch(
                 run,
                 given.came_back(run, one),
                 given.came_back(
@@ -47,8 +47,8 @@ def test_fct_measurement_has_one_row_per_series_and_run(loader, given, rows):
                     baseline_case_id=one.case_id,
                 ),
                 given.came_back(run, bad, checks=(given.failed_check(),)),
-                CaseBundle(given.case(batch_size_per_device=8), 0, CaseStatus.FAILED),
-                CaseBundle(given.case(batch_size_per_device=16), 0, CaseStatus.CANCELLED),
+                CaseToLoad(given.case(batch_size_per_device=8), 0, CaseStatus.FAILED),
+                CaseToLoad(given.case(batch_size_per_device=16), 0, CaseStatus.CANCELLED),
                 missing=(given.case(batch_size_per_device=32),),
             )
         )
@@ -83,7 +83,7 @@ def test_fct_measurement_has_one_row_per_series_and_run(loader, given, rows):
 def test_one_case_on_two_clusters_is_two_series(loader, given, rows):
     for cluster in ("local", "a100"):
         run = given.run(cluster=cluster, tail=cluster)
-        loader.runs.load(given.bundle(run, given.came_back(run, given.case())))
+        loader.runs.load(given.batch(run, given.came_back(run, given.case())))
     assert rows("select cluster from marts.fct_measurement order by 1") == [
         {"cluster": "a100"},
         {"cluster": "local"},
@@ -104,7 +104,7 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
         ),
         summary=None,
     )
-    loader.runs.load(given.bundle(run, replace(came, repeats=(*came.repeats, crashed))))
+    loader.runs.load(given.batch(run, replace(came, repeats=(*came.repeats, crashed))))
     assert rows(
         "select repeat, status, reasons, is_quarantined, throughput, steps, median_step_s, samples"
         " from marts.fct_repeat order by repeat"
@@ -152,7 +152,7 @@ def test_a_sharded_median_says_over_how_many_devices_and_what(loader, given, row
     run, whole = given.run(), given.case(nodes=4)
     split = {"shard": 2, "shard_stage": 3, "tensor": 2, "context": 2, "expert": 2}
     cases = (whole, replace(whole, **split, state_precision="bf16"))
-    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    loader.runs.load(given.batch(run, *(given.came_back(run, case) for case in cases)))
     for view in ("fct_measurement", "latest_median"):
         axes = "shard, shard_stage, tensor, context, expert, state_precision"
         found = rows(f"select {axes} from marts.{view} order by shard")
@@ -167,7 +167,7 @@ def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, ro
     for night, found in enumerate((64, 60)):
         run = given.run(night)
         loader.runs.load(
-            given.bundle(run, given.came_back(run, case, (240.0,), found_batch_size=found))
+            given.batch(run, given.came_back(run, case, (240.0,), found_batch_size=found))
         )
     assert [
         (r["case_id"], r["batch_size_per_device"], r["global_batch_size"], r["minibatches_per_s"])
@@ -183,7 +183,7 @@ def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, ro
 
 def test_dim_cluster_describes_each_cluster_once(loader, given, rows):
     for night in range(2):
-        loader.runs.load(given.bundle(given.run(night)))
+        loader.runs.load(given.batch(given.run(night)))
     loader.runs.plan(given.run(cluster="undescribed", tail="u"), ())
     found = rows("select * from marts.dim_cluster order by cluster")
     assert [(r["cluster"], r["runs"], r["node_names"], r["is_shared"]) for r in found] == [
@@ -195,7 +195,7 @@ def test_dim_cluster_describes_each_cluster_once(loader, given, rows):
 
 def test_fct_verdict_stands_beside_the_series(loader, given, rows):
     run, case = given.run(), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case, checks=(given.failed_check(),))))
+    loader.runs.load(given.batch(run, given.came_back(run, case, checks=(given.failed_check(),))))
     loader.series.store_verdicts(
         [Verdict(case.case_id, "local", run.run_id, VerdictKind.FAILED, "quarantined")]
     )
@@ -218,7 +218,7 @@ def test_fct_verdict_stands_beside_the_series(loader, given, rows):
 
 def test_fct_alert_has_the_life_of_an_alert(loader, given, rows):
     run, case = given.run(), given.case()
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     loader.alerts.open(
         Verdict(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "-10 %", 9.0, 10.0, -0.1)
     )
@@ -302,7 +302,7 @@ def test_fct_reference_stands_beside_what_was_measured(loader, given, rows):
     smoke = replace(full, scale="smoke")
     other_precision = replace(full, precision="fp16")
     loader.runs.load(
-        given.bundle(
+        given.batch(
             run,
             given.came_back(run, full, (5000.0,)),
             given.came_back(run, smoke, (50.0,)),
@@ -348,7 +348,7 @@ def test_trainers_that_share_nodes_stand_beside_no_figure_of_nodes(loader, given
         given.came_back(run, each, (4000.0,), nodes=("n1",), unit="words")
         for each in (case, shared)
     ]
-    loader.runs.load(given.bundle(run, *came_back))
+    loader.runs.load(given.batch(run, *came_back))
     beside = rows(
         "select case_id, nodes, trainers from marts.fct_reference"
         " where workload = 'word2vec' and case_id is not null and not is_empty"
@@ -375,7 +375,7 @@ def test_neither_a_graph_nor_shared_nodes_stand_where_the_original_states_neithe
     graph = replace(dlperf, execution="graph")
     cases = (grid, alone, dlperf, graph)
     came_back = [given.came_back(run, each, (90.0,), efficiency=0.9) for each in cases]
-    loader.runs.load(given.bundle(run, *came_back))
+    loader.runs.load(given.batch(run, *came_back))
     beside = rows("select distinct case_id from marts.fct_reference where case_id is not null")
     assert {row["case_id"] for row in beside} == {alone.case_id, dlperf.case_id}
 
@@ -392,7 +392,7 @@ def test_an_empty_cell_is_filled_by_a_measurement_in_its_unit(loader, given, row
         batch_size_per_device=64,
     )
     loader.runs.load(
-        given.bundle(run, given.came_back(run, case, (6400.0,), nodes=("n1",), efficiency=0.8))
+        given.batch(run, given.came_back(run, case, (6400.0,), nodes=("n1",), efficiency=0.8))
     )
     filled = rows(
         "select metric, unit, measured_value, is_empty from marts.fct_reference"
@@ -414,7 +414,7 @@ def test_the_scaling_table(loader, given, ask):
     for night in range(2):
         run = given.run(night)
         loader.runs.load(
-            given.bundle(
+            given.batch(
                 run,
                 given.came_back(run, one, (10.0,)),
                 given.came_back(
@@ -442,7 +442,7 @@ def test_the_framework_comparison_ranks_equal_work_only(loader, given, ask):
         "jax": (given.case(framework="jax", precision="bf16"), 30.0),
     }
     loader.runs.load(
-        given.bundle(run, *(given.came_back(run, case, (t,)) for case, t in cases.values()))
+        given.batch(run, *(given.came_back(run, case, (t,)) for case, t in cases.values()))
     )
     found = ask("framework_comparison")
     assert [(r["framework"], float(r["relative_to_fastest"])) for r in found] == [
@@ -455,7 +455,7 @@ def test_the_batch_sizes(loader, given, ask):
     run = given.run()
     cases = {b: given.case(batch_size_per_device=b) for b in (2, 4, 8)}
     loader.runs.load(
-        given.bundle(run, *(given.came_back(run, case, (10.0 * b,)) for b, case in cases.items()))
+        given.batch(run, *(given.came_back(run, case, (10.0 * b,)) for b, case in cases.items()))
     )
     gains = [(r["batch_size_per_device"], r["gain_over_smaller"]) for r in ask("batch_sizes")]
     assert [(b, g and float(g)) for b, g in gains] == [(2, None), (4, 2.0), (8, 2.0)]
@@ -470,7 +470,7 @@ def test_the_series_history(loader, given, ask):
     case = given.case()
     for days, throughput in ((40, 1.0), (20, 99.0), (3, 10.0), (2, 11.0), (1, 21.0)):
         run = _nights_ago(given, days)
-        loader.runs.load(given.bundle(run, given.came_back(run, case, (throughput,))))
+        loader.runs.load(given.batch(run, given.came_back(run, case, (throughput,))))
     found = ask("series_history")
     assert [float(r["throughput"]) for r in found] == [10.0, 11.0, 21.0]
     # The median before: 99; of 99 and 10; of 99, 10 and 11.
@@ -499,7 +499,7 @@ def _load_nights(loader, given, tonight):
                     run, case, (10.0 * factor,), nodes=(node,), framework_version=version
                 )
             )
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
 
 
 def test_a_sick_node_drags_every_line_that_runs_on_it(loader, given, ask):

@@ -25,7 +25,7 @@ def measured(loader, given):
     for night in (0, 1):
         run = given.run(night)
         came = [given.came_back(run, each, (9.0, 10.0, 11.0 + night)) for each in (case, other)]
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
     before = Verdict(
         case.case_id, "local", given.run(0).run_id, VerdictKind.OK, "", 12.5, 12.5, 0.0
     )

@@ -81,11 +81,11 @@ def test_the_next_release_reaches_months_and_neither_reads_nor_writes_them(empty
     case = given.case()
 
     def load(night: int, throughput: float) -> None:
-        bundle = given.bundle(
+        batch = given.batch(
             given.run(night), given.came_back(given.run(night), case, (throughput,))
         )
         with closing(connect(empty.loader)) as connection:
-            Warehouse(connection).runs.load(bundle)
+            Warehouse(connection).runs.load(batch)
 
     load(0, 11.0)
     next_one = "9999-of-the-next-release"

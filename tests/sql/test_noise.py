@@ -11,10 +11,10 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import NIGHTS, STEADY, Inbox
-from tests.sql.spooled import DIGEST, FAKE, plan
+from tests.sql.spooled import near, plan
 
 from nightbench.alerts.notes import noise_notes
-from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, Run, VerdictKind
+from nightbench.core.model import CaseStatus, Reason, ReasonCode, VerdictKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -27,26 +27,13 @@ WILD = 0.25
 BROKE = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 
 
-def came(given: Given, run: Run, level: float) -> CaseBundle:
-    """Three repeats that agree."""
-    return given.came_back(
-        run,
-        STEADY,
-        tuple(level * x for x in (0.998, 1.0, 1.002)),
-        build=FAKE,
-        definition_digest=DIGEST,
-        fingerprint_id="",
-        unit="samples",
-    )
-
-
 def before(loader: Warehouse, given: Given, sigma: float) -> None:
     """Nights around 100 samples/s that vary so much, loaded and not judged."""
     rng = np.random.default_rng(7)
     for night in range(NIGHTS):
         run = given.run(night, suite="seeded")
         level = 100.0 * float(np.exp(rng.normal(0, sigma)))
-        loader.runs.load(given.bundle(run, came(given, run, level)))
+        loader.runs.load(given.batch(run, near(given, run, STEADY, level)))
 
 
 class Nights:
@@ -66,12 +53,12 @@ class Nights:
         self._night += 1
         self.last = run.run_id
         store_plan(plan(run, [STEADY], [self._inbox.url]), self._spool)
-        case = came(self._given, run, level or 1.0)
+        case = near(self._given, run, STEADY, level or 1.0)
         if level is None:
             case = replace(
                 case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
-        self._loader.runs.load(self._given.bundle(run, case))
+        self._loader.runs.load(self._given.batch(run, case))
         return self.again()
 
     def again(self) -> JudgeResult:

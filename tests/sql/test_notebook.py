@@ -28,7 +28,7 @@ def answers(warehouse, loader, given, tmp_path, monkeypatch):
             given.came_back(run, each, (level,) * 3, **more.get(each, {}))
             for each, level in levels.items()
         ]
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
     fell = (VerdictKind.REGRESSED, "", 90.0, 100.0, -0.1)
     loader.series.store_verdicts([Verdict(case.case_id, "local", run.run_id, *fell)])
     monkeypatch.setenv("NIGHTBENCH_WAREHOUSE", warehouse.reader)

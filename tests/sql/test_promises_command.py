@@ -74,7 +74,7 @@ def test_what_was_missing_long_ago_alarms_nobody(roles: None, repository: NightR
 def test_noisy_series_are_listed(roles: None, loader: Warehouse, given: Given) -> None:
     assert run("series", "noisy").stdout == "No series is noisy.\n"
     night, case = given.run(), given.case()
-    loader.runs.load(given.bundle(night, given.came_back(night, case)))
+    loader.runs.load(given.batch(night, given.came_back(night, case)))
     loader.series.store_noise_event(
         {
             "case_id": case.case_id,

@@ -77,10 +77,10 @@ def history(
             given.came_back(run, case, tuple(case.nodes * x for x in throughputs), nodes=nodes)
             for case, nodes in ((small, (NODE,)), (large, (NODE, "n2")))
         ]
-        bundle = given.bundle(run, *cases)
+        batch = given.batch(run, *cases)
         hardware = {"node": NODE, "host": NODE, "cpu": {"model": "CPU 9000", "cores": 4}}
-        fingerprints = {**bundle.fingerprints, f"fp-{NODE}": hardware}
-        loader.runs.load(replace(bundle, fingerprints=fingerprints))
+        fingerprints = {**batch.fingerprints, f"fp-{NODE}": hardware}
+        loader.runs.load(replace(batch, fingerprints=fingerprints))
     last = run
     for more, case in (
         ({"suite": SUITE}, hidden),
@@ -89,11 +89,11 @@ def history(
         ({"run_kind": RunKind.ON_DEMAND, "tail": "cccc"}, small),
     ):
         other = given.run(NIGHTS, **more)
-        loader.runs.load(given.bundle(other, given.came_back(other, case, (9876.5,) * 3)))
+        loader.runs.load(given.batch(other, given.came_back(other, case, (9876.5,) * 3)))
     private = given.run(NIGHTS + 1)
-    bundle = given.bundle(private, given.came_back(private, small, (9876.5,) * 3))
-    planned = tuple(replace(each, private_build=True) for each in bundle.planned)
-    loader.runs.load(replace(bundle, planned=planned))
+    batch = given.batch(private, given.came_back(private, small, (9876.5,) * 3))
+    planned = tuple(replace(each, private_build=True) for each in batch.planned)
+    loader.runs.load(replace(batch, planned=planned))
     found = Verdict(
         small.case_id, "local", last.run_id, VerdictKind.REGRESSED, f"slow on {NODE}", 90.0, 100.0,
         -0.1, low=-0.12, high=-0.08,
@@ -217,7 +217,7 @@ def test_a_second_call_writes_what_changed_and_removes_only_its_own(
     assert {x.removeprefix("/bucket/site/"): store.cat(x) for x in store.find("/bucket")} == first
     assert "; 0 of" in publish("memory://bucket/site").output
     run = given.run(NIGHTS + 2)
-    loader.runs.load(given.bundle(run, given.came_back(run, given.case(), (91.0,) * 3)))
+    loader.runs.load(given.batch(run, given.came_back(run, given.case(), (91.0,) * 3)))
     (site / "CNAME").write_text("bench.example")
     assert publish(site).exit_code == 0
     second = files(site)
@@ -251,13 +251,13 @@ def test_a_site_without_a_night_says_why_it_is_empty(
     loader: Warehouse, given: Given, roles: None, dags: Path, tmp_path: Path
 ) -> None:
     by_hand = given.run(0, run_kind=RunKind.ON_DEMAND)
-    loader.runs.load(given.bundle(by_hand, given.came_back(by_hand, given.case())))
+    loader.runs.load(given.batch(by_hand, given.came_back(by_hand, given.case())))
     done = publish(tmp_path / "site")
     assert done.exit_code == 0, done.output
     assert "0 series of 1 suites" in done.output
     assert "no night of these suites has a median yet; manual runs" in done.output
     night = given.run(1)
-    loader.runs.load(given.bundle(night, given.came_back(night, given.case())))
+    loader.runs.load(given.batch(night, given.came_back(night, given.case())))
     assert "no night of these suites" not in publish(tmp_path / "site").output
 
 

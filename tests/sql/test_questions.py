@@ -11,8 +11,8 @@ from tests.sql.given import NIGHT, PYTORCH
 
 from nightbench.core.model import (
     Build,
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     PlannedCase,
     Reason,
     ReasonCode,
@@ -33,15 +33,15 @@ def quoted(text: str) -> str:
 
 
 def load(loader, run, given, *cases, **more):
-    loader.runs.load(given.bundle(run, *cases, **more))
+    loader.runs.load(given.batch(run, *cases, **more))
     return run
 
 
 def private(given, run, case, throughputs):
-    """A bundle with one result of a build that was named for the run."""
+    """A batch with one result of a build that was named for the run."""
     planned = PlannedCase(case, WHEEL, "d1", "images", private_build=True)
     came = given.came_back(run, case, throughputs, build=WHEEL)
-    return replace(given.bundle(run, came), planned=(planned,))
+    return replace(given.batch(run, came), planned=(planned,))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -101,8 +101,8 @@ def test_a_series_says_what_changed_from_night_to_night(loader, given, ask: Ask,
             ),
         )
         document = {"schema": "nightbench.fingerprint/1", "gpus": [{"index": 0, "driver": driver}]}
-        bundle = replace(given.bundle(run, came), fingerprints={fingerprint: document})
-        loader.runs.load(bundle)
+        batch = replace(given.batch(run, came), fingerprints={fingerprint: document})
+        loader.runs.load(batch)
     decoy = given.run(4)
     load(loader, decoy, given, given.came_back(decoy, given.case(nodes=2)))
     period = {"since": "'2026-03-01'::timestamptz", "until": "'2026-03-10'::timestamptz"}
@@ -336,21 +336,21 @@ def five_outcomes(given, run):
     """A night with a good case and four that are not, each for another reason."""
     good, bad, failed, late, missing = (given.case(batch_size_per_device=2**i) for i in range(1, 6))
     exited = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
-    bundle = given.bundle(
+    batch = given.batch(
         run,
         given.came_back(run, good),
         given.came_back(run, bad, checks=(given.failed_check(),)),
-        CaseBundle(failed, 0, CaseStatus.FAILED, (exited,)),
-        CaseBundle(late, 0, CaseStatus.LEFT_OUT, (Reason(ReasonCode.PROCESS_EXITED, "", "", ""),)),
+        CaseToLoad(failed, 0, CaseStatus.FAILED, (exited,)),
+        CaseToLoad(late, 0, CaseStatus.LEFT_OUT, (Reason(ReasonCode.PROCESS_EXITED, "", "", ""),)),
         missing=(missing,),
     )
-    return bundle, (good, bad, failed, late, missing)
+    return batch, (good, bad, failed, late, missing)
 
 
 def test_complete_nights_and_what_is_missing(loader, given, ask: Ask):
     run, whole = given.run(0), given.run(1)
-    bundle, _ = five_outcomes(given, run)
-    loader.runs.load(bundle)
+    batch, _ = five_outcomes(given, run)
+    loader.runs.load(batch)
     load(loader, whole, given, given.came_back(whole, given.case()))
     by_hand = given.run(2, run_kind=RunKind.ON_DEMAND)
     load(loader, by_hand, given, given.came_back(by_hand, given.case()))
@@ -368,8 +368,8 @@ def test_complete_nights_and_what_is_missing(loader, given, ask: Ask):
 
 
 def test_what_was_planned_and_not_measured(loader, given, ask: Ask):
-    bundle, (good, bad, failed, late, missing) = five_outcomes(given, given.run(0))
-    loader.runs.load(bundle)
+    batch, (good, bad, failed, late, missing) = five_outcomes(given, given.run(0))
+    loader.runs.load(batch)
     later = given.run(1)
     load(loader, later, given, given.came_back(later, failed))
     by_hand = given.run(2, run_kind=RunKind.ON_DEMAND)
@@ -405,7 +405,7 @@ def test_time_spent_counts_what_was_measured_twice(loader, given, ask: Ask):
     bad = given.run(1, suite="other")
     refused = given.came_back(bad, one, checks=(given.failed_check(),), elapsed_s=900.0)
     # No rank had begun: its two nodes are those of its plan.
-    exited = CaseBundle(two, 0, CaseStatus.FAILED, (), elapsed_s=900.0)
+    exited = CaseToLoad(two, 0, CaseStatus.FAILED, (), elapsed_s=900.0)
     load(loader, bad, given, refused, exited)
     outside = given.run(100)
     load(loader, outside, given, given.came_back(outside, one, elapsed_s=9e6))
@@ -430,7 +430,7 @@ def test_a_night_costs_what_its_failed_cases_cost_too(loader, given, ask: Ask):
         given.came_back(night, good, elapsed_s=3600.0),
         given.came_back(night, refused, checks=(given.failed_check(),), elapsed_s=1800.0),
         # No rank had begun: its two nodes are those of its plan.
-        CaseBundle(failed, 0, CaseStatus.FAILED, exited, elapsed_s=900.0),
+        CaseToLoad(failed, 0, CaseStatus.FAILED, exited, elapsed_s=900.0),
     )
     again = given.came_back(night, good, generation=1, elapsed_s=3600.0)
     load(loader, night, given, again)
@@ -506,7 +506,7 @@ def test_what_changed_on_a_node_between_two_dates(loader, given, ask: Ask):
             ),
         )
         documents = dict(nodes.values())
-        loader.runs.load(replace(given.bundle(run, came), fingerprints=documents))
+        loader.runs.load(replace(given.batch(run, came), fingerprints=documents))
     dates = {"before": "'2026-03-02'::timestamptz", "since": "'2026-03-10'::timestamptz"}
     found = ask("node_changes", **dates)
     assert [(r["node"], r["field"], r["before"], r["since"]) for r in found] == [

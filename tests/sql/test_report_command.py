@@ -17,7 +17,7 @@ from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, Verdict, VerdictKind
 from nightbench.night.ingest import ingest_run
-from nightbench.night.run_digest import write_run_digest
+from nightbench.night.run_report_data import write_run_report
 from nightbench.warehouse import connect
 
 NIGHTS = 10
@@ -54,7 +54,7 @@ def run(loader, given, monkeypatch, warehouse, tmp_path):
                 n=0,
             )
             cases.append(replace(broken, status=CaseStatus.FAILED, reasons=(reason,), repeats=()))
-        loader.runs.load(given.bundle(run, *cases, missing=(missing,) if last else ()))
+        loader.runs.load(given.batch(run, *cases, missing=(missing,) if last else ()))
     said = f"12.0 % below the median of the last nights; {HOSTILE}"
     found = (run.run_id, VerdictKind.REGRESSED, said, 88.0, 100.0, -0.12)
     ok = (run.run_id, VerdictKind.OK, "like the nights before", 98.0, 100.0, -0.02)
@@ -170,7 +170,7 @@ def test_a_night_keeps_both_formats_with_protocol_and_hardware(spool, warehouse,
     night = given.run(0)
     stored = spooled(spool, night, {STEADY: 100.0}, fingerprint=document)
     ingest_run(spool, night.run_id, lambda: connect(warehouse.loader))
-    said, path = write_run_digest(stored, lambda: connect(warehouse.reader), tmp_path, ["note"])
+    said, path = write_run_report(stored, lambda: connect(warehouse.reader), tmp_path, ["note"])
     assert said == "1 cases: 1 not judged"
     assert sorted(each.suffix for each in tmp_path.glob("*.*")) == [".html", ".md"]
     for text in (path.read_text(), path.with_suffix(".html").read_text()):

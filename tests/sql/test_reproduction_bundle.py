@@ -52,7 +52,7 @@ def run(tmp_path, monkeypatch, warehouse, loader, given):
     for job in plan.jobs:
         save_job(stored, PlannedJob.of(job, plan.cluster))
         stored.case(job.case.case_id).save_job(job.to_json())
-    bundle = given.bundle(plan.run, *(given.came_back(plan.run, job.case) for job in plan.jobs))
+    bundle = given.batch(plan.run, *(given.came_back(plan.run, job.case) for job in plan.jobs))
     loader.runs.load(dataclasses.replace(bundle, cluster=plan.cluster))
     return stored
 

@@ -11,7 +11,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 from tests.sql.page_client import page_client
 
-from nightbench.core.model import CaseBundle
+from nightbench.core.model import CaseToLoad
 from nightbench.nodes import Control
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse
@@ -20,7 +20,7 @@ GPU = {"matrix_product": 40_000.0, "memory_copy": 1_000.0}
 """GFLOP/s and GB/s. Ranks have 25.6 million parameters; two ranks take 2 images each in a step."""
 
 
-def over_sockets(back: CaseBundle) -> CaseBundle:
+def over_sockets(back: CaseToLoad) -> CaseToLoad:
     def spoke(rank: Any) -> Any:
         return replace(rank, transport="nccl/socket")
 
@@ -64,7 +64,7 @@ def test_the_bound_of_a_step(
     back = given.came_back(
         run, case, (rate,) * 3, data_wait_s=wait_s, model_flops_per_s=tflops * 1e12 * case.trainers
     )
-    loader.runs.load(given.bundle(run, over_sockets(back)))
+    loader.runs.load(given.batch(run, over_sockets(back)))
     controls = [
         Control(node, metric, device, "torch-2.13", "x", (value * more,))
         for node, more in (("n1", 1.0), ("n2", 1.1), ("n3", 0.1))

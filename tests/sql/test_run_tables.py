@@ -13,7 +13,7 @@ from nightbench.config.clusters import cluster_of
 from nightbench.config.locations import suite_file
 from nightbench.core.model import Case, RunKind, Strategy
 from nightbench.core.run_plan import RunPlan, make_plan
-from nightbench.night.run_digest import write_run_tables
+from nightbench.night.run_report_data import write_run_tables
 from nightbench.report import RunReport, report_text
 
 
@@ -32,7 +32,7 @@ def measured(loader, given) -> Case:
         **{"nodes": 2, "trainers": 2, "batch_size_per_device": 2, "scale": "smoke"},
     )
     run = given.run()
-    loader.runs.load(given.bundle(run, given.came_back(run, case, (10.0, 11.0, 12.0))))
+    loader.runs.load(given.batch(run, given.came_back(run, case, (10.0, 11.0, 12.0))))
     return case
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import Inbox
-from tests.sql.spooled import DIGEST, FAKE, plan
 from tests.sql.spooled import case as sleeping
+from tests.sql.spooled import near, plan
 
 from nightbench.core.model import Case, VerdictKind
 from nightbench.night.judge import JudgeResult, judge_run
@@ -63,7 +63,7 @@ class Lab:
                 self._came(run, case, night + ahead.get(case, 0), fall, noise)
                 for case in (*ON_N1, *ON_N2)
             ]
-            self._loader.runs.load(self._given.bundle(run, *came))
+            self._loader.runs.load(self._given.batch(run, *came))
         store_plan(plan(run, [*ON_N1, *ON_N2], [self._inbox.url]), self._spool)
         return run.run_id
 
@@ -76,16 +76,7 @@ class Lab:
         if case in self.wanderers and night // self.stay % 2:
             place, fall, is_slow = "n1", 0.06, True
         level = 100 * (1 - fall if is_slow else 1) * math.exp(self._rng.gauss(0, noise))
-        return self._given.came_back(
-            run,
-            case,
-            tuple(level * x for x in (0.998, 1.0, 1.002)),
-            nodes=(place,),
-            build=FAKE,
-            definition_digest=DIGEST,
-            fingerprint_id="",
-            unit="samples",
-        )
+        return near(self._given, run, case, level, nodes=(place,))
 
     def load_disturbed(
         self, until: int = 25, first: int = 0, since: int = 22, noise: float = 0.004
@@ -109,17 +100,12 @@ class Lab:
             came = []
             for case, nodes, fall in cases:
                 level = 100 * (1 - fall * is_slow) * math.exp(self._rng.gauss(0, noise))
-                changed: dict[str, Any] = {
-                    "build": FAKE,
-                    "definition_digest": DIGEST,
-                    "fingerprint_id": "",
-                }
+                changed: dict[str, Any] = {}
                 if case.framework == "toy":
                     changed["framework_version"] = "2.1" if is_slow else "2.0"
-                near = tuple(level * x for x in (0.998, 1.0, 1.002))
-                came.append(self._given.came_back(run, case, near, nodes=nodes, **changed))
+                came.append(near(self._given, run, case, level, nodes=nodes, **changed))
             known = {f"fp-n{n}": {"schema": FINGERPRINT, "node": f"n{n}"} for n in range(1, 5)}
-            self._loader.runs.load(replace(self._given.bundle(run, *came), fingerprints=known))
+            self._loader.runs.load(replace(self._given.batch(run, *came), fingerprints=known))
         store_plan(plan(run, [case for case, _, _ in cases]), self._spool)
         return run.run_id
 
@@ -143,7 +129,7 @@ def test_six_series_of_a_slow_node_are_one_alert_that_names_them(
     (message,) = inbox.messages
     assert "node n1: 6 of 6 series slower by" in message["title"]
     assert all(case.case_id in message["message"] for case in ON_N1)
-    (movement,) = rows("select * from marts.fct_shared_movement")
+    (movement,) = rows("select * from marts.fct_shared_change")
     assert (movement["factor"], movement["name"]) == ("node", "n1")
     assert movement["low"] < -0.04 < movement["high"]
     assert movement["alert_id"] == alert["alert_id"]

@@ -52,7 +52,7 @@ def store(server: Server, name: str, given: Given) -> None:
     """A night with an alert, in a month that is made for it; and the planner's statistics."""
     with closing(connect(Database(server, name).loader)) as connection:
         warehouse, run, case = Warehouse(connection), given.run(), given.case()
-        warehouse.runs.load(given.bundle(run, given.came_back(run, case)))
+        warehouse.runs.load(given.batch(run, given.came_back(run, case)))
         kind = VerdictKind.REGRESSED
         found = Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1)
         warehouse.alerts.open(found)

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 import yaml
 
-from nightbench.core.own_files import CHECKOUT
+from nightbench.core.package_files import CHECKOUT
 
 FOLDER = CHECKOUT / "sql" / "superset"
 

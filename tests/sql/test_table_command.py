@@ -40,7 +40,7 @@ def measured(loader, given) -> Case:
         scale="smoke",
     )
     run = given.run()
-    loader.runs.load(given.bundle(run, given.came_back(run, case, (10.0, 11.0, 12.0))))
+    loader.runs.load(given.batch(run, given.came_back(run, case, (10.0, 11.0, 12.0))))
     return case
 
 

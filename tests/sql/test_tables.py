@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nightbench.core.model import (
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     PublishedFigures,
     Reason,
     ReasonCode,
@@ -20,10 +20,10 @@ EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 def test_the_newest_good_median_outlives_a_later_failure(loader, reader, given):
     case = given.case()
     first, second, third = (given.run(night) for night in range(3))
-    loader.runs.load(given.bundle(first, given.came_back(first, case, (10.0, 11.0, 12.0))))
-    loader.runs.load(given.bundle(second, given.came_back(second, case, (20.0, 21.0, 22.0))))
-    failed = CaseBundle(case, 0, CaseStatus.FAILED)
-    loader.runs.load(given.bundle(third, failed))
+    loader.runs.load(given.batch(first, given.came_back(first, case, (10.0, 11.0, 12.0))))
+    loader.runs.load(given.batch(second, given.came_back(second, case, (20.0, 21.0, 22.0))))
+    failed = CaseToLoad(case, 0, CaseStatus.FAILED)
+    loader.runs.load(given.batch(third, failed))
     (found,) = reader.tables.results([case.case_id], third.cluster).values()
     assert (found.throughput, found.run_id, found.reason) == (21.0, second.run_id, None)
     assert found.minibatches == 21.0 / case.batch_size_per_device
@@ -35,9 +35,9 @@ def test_the_newest_good_median_outlives_a_later_failure(loader, reader, given):
 def test_without_a_good_median_the_newest_attempt_says_why(loader, reader, given):
     bad, missing, checked = (given.case(batch_size_per_device=n) for n in (2, 4, 8))
     run = given.run()
-    failed = CaseBundle(bad, 0, CaseStatus.FAILED, reasons=(EXITED,))
+    failed = CaseToLoad(bad, 0, CaseStatus.FAILED, reasons=(EXITED,))
     quarantined = given.came_back(run, checked, checks=(given.failed_check(),))
-    loader.runs.load(given.bundle(run, failed, quarantined, missing=(missing,)))
+    loader.runs.load(given.batch(run, failed, quarantined, missing=(missing,)))
     found = reader.tables.results([c.case_id for c in (bad, missing, checked)], run.cluster)
     assert found[bad.case_id].reason == "failed: n1: trainer-0 exited with code 1"
     assert found[missing.case_id].reason == "missing"
@@ -61,7 +61,7 @@ def test_the_bytes_sent_and_the_wait_for_data_are_stored(loader, reader, given, 
         for each in back.repeats
     )
     measured = replace(back.measurement, **figures)
-    loader.runs.load(given.bundle(run, replace(back, repeats=repeats, measurement=measured)))
+    loader.runs.load(given.batch(run, replace(back, repeats=repeats, measurement=measured)))
     (found,) = reader.tables.results([case.case_id], run.cluster).values()
     assert found.sent_bytes_per_step == 204_720
     (row,) = reader.runs.results(run.run_id)
@@ -82,7 +82,7 @@ def test_tokens_flops_mfu_and_energy_are_stored(loader, reader, given, rows):
     figures |= {"power_w": 400.0, "joules_per_unit": 0.02, "energy_absent": None}
     figures |= {"reported": {"tflops_per_device": 253.41, "mfu_percent": 25.62}}
     measured = replace(back.measurement, **figures)
-    loader.runs.load(given.bundle(run, replace(back, measurement=measured)))
+    loader.runs.load(given.batch(run, replace(back, measurement=measured)))
     figures |= {"tokens_per_s_per_device": 2e4, "tflops_per_device": 400}
     (row,) = reader.runs.results(run.run_id)
     assert figures.items() <= row.items()
@@ -93,7 +93,7 @@ def test_tokens_flops_mfu_and_energy_are_stored(loader, reader, given, rows):
 def test_a_drill_is_no_result(loader, reader, given):
     case = given.case()
     run = replace(given.run(), run_kind=RunKind.DRILL)
-    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.batch(run, given.came_back(run, case)))
     assert reader.tables.results([case.case_id], run.cluster) == {}
 
 

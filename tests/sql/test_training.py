@@ -13,7 +13,7 @@ from tests.sql.spooled import STEPS, spooled
 from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.trained_alike import NIGHTS_COMPARED
+from nightbench.night.training_verdicts import NIGHTS_COMPARED
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
 
@@ -137,6 +137,27 @@ def test_a_suite_may_only_store_it_or_not_ask(judge, reader: Warehouse) -> None:
     assert judge(5, HALF_A_BATCH, policy=RegressionPolicy(training="warn")).training == "changed"
     assert judge(6, HALF_A_BATCH, policy=RegressionPolicy(training="off")).training is None
     assert reader.alerts.find() == []
+
+
+def test_without_an_alert_a_change_is_no_result_either_until_a_user_accepts_it(
+    judge, reader: Warehouse, rows: Rows, connection
+) -> None:
+    newest = "select round(throughput) as speed from marts.latest_median"
+    warn = RegressionPolicy(training="warn")
+    judge(0, AS_EVER)
+    assert judge(1, HALF_A_BATCH, throughput=200.0).training == "changed"
+    assert (reader.alerts.find(), rows(newest)) == ([], [{"speed": 100}])
+
+    for night in range(2, 6):
+        judge(night, HALF_A_BATCH, throughput=200.0, policy=warn)
+    assert (reader.alerts.find(), rows(newest)) == ([], [{"speed": 100}])
+
+    judge(6, HALF_A_BATCH, throughput=200.0)
+    (alert,) = reader.alerts.find()
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
+    assert rows(newest) == [{"speed": 200}]
+    assert judge(7, HALF_A_BATCH, throughput=300.0, policy=warn).training is TrainingKind.SAME
+    assert rows(newest) == [{"speed": 300}]
 
 
 def test_a_change_that_nobody_accepts_is_never_a_reference(judge, reader: Warehouse) -> None:

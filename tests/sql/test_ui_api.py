@@ -38,10 +38,10 @@ def nights(loader: Warehouse, given: Given) -> list[str]:
         case = given.case()
         came = given.came_back(run, case, (level - 1, level, level + 1))
         other = given.came_back(run, given.case(nodes=2), (200.0, 201.0, 202.0))
-        loader.runs.load(given.bundle(run, came, other))
+        loader.runs.load(given.batch(run, came, other))
         found.append(run.run_id)
     drill = given.run(3, run_kind=RunKind.DRILL)
-    loader.runs.load(given.bundle(drill, given.came_back(drill, given.case(), (1.0, 1.0, 1.0))))
+    loader.runs.load(given.batch(drill, given.came_back(drill, given.case(), (1.0, 1.0, 1.0))))
     slower = Verdict(
         CASE, "local", found[-1], VerdictKind.REGRESSED, "slower", 86.0, 100.0, -0.14, 2,
         smallest_slowdown=0.05, level_change=-0.1, low=-0.12, high=-0.08,
@@ -71,7 +71,7 @@ def test_each_planned_case_is_counted_once(
 ) -> None:
     run = given.run(5)
     came = given.came_back(run, given.case(), (94.0, 95.0, 96.0))
-    loader.runs.load(given.bundle(run, came, missing=(given.case(nodes=2),)))
+    loader.runs.load(given.batch(run, came, missing=(given.case(nodes=2),)))
     (suite,) = app.get("/api/morning").json()["suites"]
     parts = ("measured", "failed", "quarantined", "left_out", "without_result")
     assert suite["planned"] == sum(suite[part] for part in parts)
@@ -85,7 +85,7 @@ def test_an_answer_is_never_older_than_the_warehouse(
     assert app.get("/api/series?nodes=1").json() == before
     run = given.run(5)
     came = given.came_back(run, given.case(), (94.0, 95.0, 96.0))
-    loader.runs.load(given.bundle(run, came))
+    loader.runs.load(given.batch(run, came))
     (after,) = app.get("/api/series?nodes=1").json()["items"]
     assert (before["items"][0]["throughput"], after["throughput"]) == (90.0, 95.0)
 
@@ -170,9 +170,9 @@ def test_a_point_says_what_its_node_had_become(
         run = given.run(night, code_digest=f"code-{fingerprint}")
         came = given.came_back(run, given.case(), fingerprint_id=f"fp-{fingerprint}")
         document = {"schema": "nightbench.fingerprint/1", "node": "n1", "driver": driver}
-        bundle = given.bundle(run, came)
-        fingerprints = {**bundle.fingerprints, f"fp-{fingerprint}": document}
-        loader.runs.load(replace(bundle, fingerprints=fingerprints))
+        batch = given.batch(run, came)
+        fingerprints = {**batch.fingerprints, f"fp-{fingerprint}": document}
+        loader.runs.load(replace(batch, fingerprints=fingerprints))
     points = app.get(f"/api/series/local/{CASE}").json()["points"]
     assert [point["state_changes"] for point in points] == [[], [], ["driver 550 → 560"]]
     assert [point["code_digest"] for point in points] == ["code-a", "code-a", "code-b"]
@@ -215,7 +215,7 @@ def test_every_answer_says_what_a_median_took_of_its_devices(
             back = given.came_back(run, case)
             measured = replace(back.measurement, **figures, **more)
             backs.append(replace(back, measurement=measured))
-        loader.runs.load(given.bundle(run, *backs))
+        loader.runs.load(given.batch(run, *backs))
     names = ("tflops_per_device", "tokens_per_s_per_device", "mfu", "mfu_absent", "device")
     names += ("power_w", "joules_per_unit", "energy_absent", "reported", "peak_allocator_bytes")
     no_peak = "no peak of X1 at fp32 is known"
@@ -287,9 +287,7 @@ def test_a_case_names_each_python_that_its_last_generation_ran_on(
                 for rank, python in ranks
             )
             repeats.append(replace(each, record=replace(each.record, ranks=named)))
-        loader.runs.load(
-            given.bundle(run, replace(came, repeats=tuple(repeats)), missing=(absent,))
-        )
+        loader.runs.load(given.batch(run, replace(came, repeats=tuple(repeats)), missing=(absent,)))
     cases = {each["case_id"]: each for each in app.get(f"/api/runs/{run.run_id}").json()["cases"]}
     assert cases[case.case_id]["python"] == "3.11.7 and 3.13.5"
     assert cases[absent.case_id]["python"] is None
@@ -309,7 +307,7 @@ def test_the_run_of_a_dag_run_is_found(
     app: TestClient, loader: Warehouse, given: Given, nights: list[str]
 ) -> None:
     run = given.run(5, dag_id="nightly_demo", dag_run_id="scheduled__1")
-    loader.runs.load(given.bundle(run))
+    loader.runs.load(given.batch(run))
     query = "/api/runs/of-dag-run?dag_id=nightly_demo&dag_run_id="
     assert app.get(f"{query}scheduled__1").json() == {"run_id": run.run_id}
     assert app.get(f"{query}other").json() == {"run_id": None}
@@ -327,7 +325,7 @@ def test_two_sides_of_equal_work_are_compared(
 ) -> None:
     there = given.run(4, cluster="elsewhere")
     came = given.came_back(there, given.case(), (45.0, 45.0, 45.0))
-    loader.runs.load(given.bundle(there, came))
+    loader.runs.load(given.batch(there, came))
     pairs = app.get("/api/compare?by=cluster&one=local&other=elsewhere").json()
     assert (pairs["total"], pairs["items"][0]["ratio"]) == (1, 0.5)
     assert pairs["items"][0]["one_run_id"] == nights[-1]
@@ -348,7 +346,7 @@ def test_clear_differences_come_first_and_one_sided_work_is_counted(
     one, other = given.run(), given.run(1)
     width = {"half_width": 0.01}
     loader.runs.load(
-        given.bundle(
+        given.batch(
             one,
             given.came_back(one, given.case(), (100.0,) * 3, **width),
             given.came_back(one, given.case(nodes=2), (100.0,) * 3, half_width=0.5),
@@ -357,7 +355,7 @@ def test_clear_differences_come_first_and_one_sided_work_is_counted(
         )
     )
     loader.runs.load(
-        given.bundle(
+        given.batch(
             other,
             given.came_back(other, given.case(), (95.0,) * 3, **width),
             given.came_back(other, given.case(nodes=2), (80.0,) * 3, half_width=0.5),
@@ -403,7 +401,7 @@ def test_a_comparison_opens_on_what_moved_most(
             back = given.came_back(run, case, (level,), build=build, framework_version=version)
             backs.append(back)
         assert proposed() == ((None, None), (None, None), ("oneflow 1.0", "oneflow 1.1"))[night]
-        loader.runs.load(given.bundle(run, *backs))
+        loader.runs.load(given.batch(run, *backs))
     # Only the two newest count.
     assert proposed() == ("pytorch 1.1", "pytorch 1.2")
 
@@ -412,7 +410,7 @@ def test_a_csv_of_series_is_never_cut(
     app: TestClient, warehouse: Database, loader: Warehouse, given: Given
 ) -> None:
     run = given.run()
-    loader.runs.load(given.bundle(run, given.came_back(run, given.case())))
+    loader.runs.load(given.batch(run, given.came_back(run, given.case())))
     named = f"'{CASE}-' || i"
     case_key = f'(select c.case_key from raw."case" as c where c.case_id = {named})'
     series_key = f"(select n.series_key from raw.series as n where n.case_id = {named})"
@@ -471,7 +469,7 @@ def test_nodes_say_who_holds_them_and_how_full_their_night_was(
     for night, seconds in enumerate((100.0, 140.0, 300.0)):
         run = given.run(night)
         came = [replace(given.came_back(run, case), elapsed_s=seconds) for case in (one, two)]
-        loader.runs.load(given.bundle(run, *came))
+        loader.runs.load(given.batch(run, *came))
     now = datetime.now(UTC)
     live = replace(given.run(9), started_at=now)
     loader.runs.plan(live, [])
@@ -498,7 +496,7 @@ def test_nodes_have_a_calendar_of_use_faults_and_quarantine(
     case = given.case()
     for night in (0, 1, 3):
         run = given.run(night)
-        loader.runs.load(given.bundle(run, replace(given.came_back(run, case), elapsed_s=9.0)))
+        loader.runs.load(given.batch(run, replace(given.came_back(run, case), elapsed_s=9.0)))
 
     def event(kind: str, night: int) -> NodeEvent:
         at = given.run(night).started_at + timedelta(minutes=1)
@@ -534,7 +532,7 @@ def test_the_overview_holds_each_line_against_the_best_at_equal_work(
     for night in (0, 20, 40):  # the first one is not of the last 30 days
         run = given.run(night)
         backs = [given.came_back(run, case, (level,) * 3) for case, level in levels(night).items()]
-        loader.runs.load(given.bundle(run, *backs))
+        loader.runs.load(given.batch(run, *backs))
     items = app.get("/api/overview").json()["items"]
     found = {(each["workload"], each["framework"]): each for each in items if each["series"]}
     torch, jax = (found["resnet50_v1.5", line] for line in ("pytorch", "jax"))
@@ -564,7 +562,7 @@ def test_curves_are_points_of_equal_work_along_one_axis(
         given.case(framework="jax", nodes=2): 80.0,  # alone in its line
     }
     backs = [given.came_back(run, case, (level,) * 3) for case, level in levels.items()]
-    loader.runs.load(given.bundle(run, *backs))
+    loader.runs.load(given.batch(run, *backs))
     query = {"workload": given.case().workload}
     items = app.get("/api/overview/curves", params=query).json()["items"]
     assert [(each["axis"], each["framework"], each["x"], each["throughput"]) for each in items] == [

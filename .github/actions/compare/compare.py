@@ -40,7 +40,7 @@ INPUTS: dict[str, str] = json.loads(os.environ.get("NIGHTBENCH_INPUTS") or "{}")
 
 
 class Fault(Exception):
-    """What ends the job with exit code 2."""
+    """An error that ends the job with exit code 2."""
 
 
 def setting(name: str, default: str = "") -> str:
@@ -194,7 +194,7 @@ class Nightbench(Api):
         # Signals wait: a request whose number is not known could not be cancelled.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         self.state = self.call("POST", COMPARISONS, body)
-        self.note.write_text(f"{self.state['request_id']}\n")
+        self.note.write_text(f"{self.state['experiment_id']}\n")
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
         self.report()
 
@@ -259,7 +259,7 @@ class Nightbench(Api):
         for name, text in texts.items():
             (self.folder / name).write_text(text, encoding="utf-8")
         outputs = {
-            "request-id": self.state["request_id"],
+            "request-id": self.state["experiment_id"],
             # The comment belongs to the newer commit then.
             "replaced": str(bool(self.state["replaced_by"])).lower(),
             **{name: self.state[name] for name in ("state", "conclusion", "verdict", "headline")},

@@ -47,7 +47,7 @@ class PaddleRuntime(Base):
     def agree(self, value):
         """Rank 0's number, by broadcast."""
         if not self.context.grouped:
-            return value
+            return super().agree(value)
         shared = paddle.to_tensor([float(value)], dtype="float64")
         dist.broadcast(shared, src=0)
         return shared.item()

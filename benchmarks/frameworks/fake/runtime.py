@@ -17,17 +17,18 @@ class Runtime(Base):
         self.faults = Faults(self.context)
         self.context.params = self.faults.knobs
         self.faults.on_start()
-        self._meeting = rendezvous.of_trainers(self.context) if self.context.measured else None
+        if self.context.measured:
+            self.meeting = rendezvous.of_trainers(self.context)
 
     def meet(self, value=0):
         """Returns rank 0's number. As with NCCL, a rank waits forever for one that has died.
 
         With the knob `die_of_others` it dies of that, as with gloo.
         """
-        if self._meeting is None:
+        if self.meeting is None:
             return value
         try:
-            return self._meeting.agree(value)
+            return super().agree(value)
         except (OSError, RuntimeError):
             if self.faults.knobs.get("die_of_others"):
                 raise ConnectionResetError("connection reset by peer") from None
@@ -50,10 +51,9 @@ class Runtime(Base):
 
     def transport(self):
         """Returns the transport to the other trainers; None for one trainer."""
-        return "tcp" if self._meeting else None
+        return "tcp" if self.meeting else None
 
     def shutdown(self):
         """Disconnects from the other trainers."""
-        if self._meeting is not None:
-            self._meeting.close()
+        super().shutdown()
         self.faults.on_end()

@@ -16,6 +16,7 @@ class Runtime(Base):
     def init(self):
         """Joins the other ranks."""
         mindspore.set_device("CPU")
+        mindspore.set_seed(self.context.seed + self.context.data_rank)
         if self.context.grouped:
             communication.init()
 

@@ -33,6 +33,7 @@ class Runtime(Base):
         context = self.context
         self.gpu = context.device is not None
         self.device = mxnet.gpu(0) if self.gpu else mxnet.cpu()
+        mxnet.random.seed(context.seed + context.data_rank)
         self.distributed = context.case["strategy"] == "parameter_server"
         self.store, self.horovod = None, None
         self.agreements = 0

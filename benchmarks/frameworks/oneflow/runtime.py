@@ -1,12 +1,8 @@
 """A OneFlow process on a node: its device, and the ranks that it joined when it was imported."""
 
-import os
+from base_runtime import Base, leave_proxies
 
-from base_runtime import Base
-
-# Importing OneFlow joins the ranks, over gRPC: a proxy has no business between them.
-for variable in ("http_proxy", "https_proxy"):
-    os.environ.pop(variable, None)
+leave_proxies()  # Importing OneFlow joins the ranks, over gRPC.
 import oneflow  # noqa: E402 - see above
 from frameworks.oneflow import torch_api  # noqa: E402
 
@@ -21,6 +17,7 @@ class Runtime(Base):
     def init(self):
         """Chooses the device (the launcher shows the process only its own)."""
         torch_api.install()
+        oneflow.manual_seed(self.context.seed + self.context.data_rank)
         self.gpu = self.context.device is not None
         self.device = oneflow.device("cuda" if self.gpu else "cpu")
 

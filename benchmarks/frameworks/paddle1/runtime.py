@@ -5,7 +5,7 @@ import os
 import paddle
 import rendezvous
 import traffic
-from base_runtime import Base
+from base_runtime import Base, leave_proxies
 from paddle.fluid.incubate.fleet import collective
 from paddle.fluid.incubate.fleet.base import role_maker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import fleet
@@ -21,7 +21,6 @@ class Runtime(Base):
         """Takes this process's role from the environment that launch.py made."""
         context = self.context
         self.distributed = context.case["strategy"] == "parameter_server"
-        self.meeting = None
         if context.grouped and not self.distributed:
             traffic.listen_to_nccl(os.environ)
             collective.fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
@@ -29,22 +28,11 @@ class Runtime(Base):
             self.meeting = rendezvous.of_trainers(context, "master")
         if not self.distributed:
             return
-        # gRPC would send the gang's traffic through a proxy; Fluid's launcher drops these too.
-        for variable in ("http_proxy", "https_proxy"):
-            os.environ.pop(variable, None)
+        leave_proxies()  # as Fluid's launcher does
         fleet.init(role_maker.PaddleCloudRoleMaker())
         if context.role == "trainer":
             # On the trainer's port: in this mode Fluid's trainers do not listen themselves.
             self.meeting = rendezvous.of_trainers(context)
-
-    def barrier(self):
-        """Waits for the other trainers."""
-        if self.meeting:
-            self.meeting.barrier()
-
-    def agree(self, value):
-        """Trainer 0's number."""
-        return self.meeting.agree(value) if self.meeting else value
 
     def transport(self):
         """Between servers gRPC; between ranks what NCCL says that it uses."""
@@ -54,7 +42,6 @@ class Runtime(Base):
 
     def shutdown(self):
         """Informs the servers that this trainer is done, so that none waits for its gradients."""
-        if self.meeting:
-            self.meeting.close()
+        super().shutdown()
         if self.distributed:
             fleet.stop_worker()

@@ -1,6 +1,7 @@
 """Training in Fluid: a static graph, alone, with NCCL between ranks, or with parameter servers."""
 
 import numpy
+from apis.paddle.program_flops import count_step
 from apis.paddle.servers import rows_pulled
 from base_trainer import Base, expect_precision, optimizer_of
 from frameworks.paddle1.lost_wakeup import keep_awake
@@ -201,9 +202,10 @@ class Trainer(Base):
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
         self.kept.append(loss)
 
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(numpy.mean(loss)) for loss in self.kept]
+    def count_step(self):
+        """Steps once more, and counts the products of the program; not between GPUs."""
+        if self.distributed or not self.context.grouped:
+            count_step(self, fleet.main_program if self.distributed else self.program)
 
     def weights(self):
         """Name -> value of all parameters, as this trainer sees them.

@@ -2,7 +2,6 @@
 
 # ruff: noqa: E402 - CUDA's libraries come before PaddlePaddle
 
-import os
 import time
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ if libraries:
 import paddle
 import rendezvous
 from apis.paddle.runtime import PaddleRuntime
+from base_runtime import leave_proxies
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker
 
@@ -28,12 +28,9 @@ class Runtime(PaddleRuntime):
         super().init()
         context = self.context
         self.distributed = context.case["strategy"] == "parameter_server"
-        self.meeting = None
         if not self.distributed:
             return
-        # The roles meet over HTTP: a proxy has no business between them.
-        for variable in ("http_proxy", "https_proxy"):
-            os.environ.pop(variable, None)
+        leave_proxies()  # The roles meet over HTTP.
         # Eagerly, fleet.init would look for a process group.
         paddle.enable_static()
         # Where the trainers meet, server 0 looks every 5 s whether all were there, and all wait.
@@ -49,10 +46,6 @@ class Runtime(PaddleRuntime):
             self.meeting.barrier()
         else:
             super().barrier()
-
-    def agree(self, value):
-        """Rank 0's number."""
-        return self.meeting.agree(value) if self.meeting else super().agree(value)
 
     def transport(self):
         """With parameter servers brpc; otherwise what the process group uses."""

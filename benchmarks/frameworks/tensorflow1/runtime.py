@@ -5,7 +5,7 @@ import os
 import rendezvous
 import tensorflow as tf
 import traffic
-from base_runtime import Base
+from base_runtime import Base, leave_proxies
 from tensorflow.core.protobuf import rewriter_config_pb2
 
 
@@ -22,6 +22,7 @@ class Runtime(Base):
         self.allocated = None
         """Returns the peak of TensorFlow's allocator, bytes; the trainer sets it."""
         tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+        tf.compat.v1.set_random_seed(context.seed + context.data_rank)
         tf.compat.v1.enable_resource_variables()
         tf.compat.v1.enable_v2_tensorshape()
         self.config = tf.compat.v1.ConfigProto(
@@ -31,13 +32,12 @@ class Runtime(Base):
             self._choose_modes()
         else:
             self.config.device_count["GPU"] = 0  # a parameter server's node may have some
-        self.cluster = self.server = self.meeting = None
+        self.cluster = self.server = None
         self.target = ""
         """Address of the session's master; empty for one within this process."""
         if not context.grouped and context.case["strategy"] != "parameter_server":
             return
-        for variable in ("http_proxy", "https_proxy"):
-            os.environ.pop(variable, None)  # gRPC would send the gang's traffic there
+        leave_proxies()
         addresses = {}
         for process in context.job["processes"]:
             job = addresses.setdefault(process["role"], {})
@@ -74,15 +74,6 @@ class Runtime(Base):
             optimizer = config.graph_options.optimizer_options
             optimizer.global_jit_level = tf.compat.v1.OptimizerOptions.ON_1
 
-    def barrier(self):
-        """Waits for the other trainers."""
-        if self.meeting:
-            self.meeting.barrier()
-
-    def agree(self, value):
-        """Trainer 0's number."""
-        return self.meeting.agree(value) if self.meeting else value
-
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of TensorFlow's allocator."""
         peak = super().peak_memory()
@@ -100,6 +91,5 @@ class Runtime(Base):
 
     def shutdown(self):
         """Leaves together: the others may still read from this process's server."""
-        if self.meeting:
-            self.meeting.barrier()
-            self.meeting.close()
+        self.barrier()
+        super().shutdown()

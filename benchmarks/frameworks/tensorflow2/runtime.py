@@ -11,7 +11,7 @@ import profiling
 import rendezvous
 import tensorflow as tf
 import traffic
-from base_runtime import Base
+from base_runtime import Base, leave_proxies
 
 _OPERATOR = re.compile("[^:]+:[A-Z_][A-Za-z0-9_]*$")
 """`conv1/Conv2D:Conv2D`: a node of the graph and what it does; other events have other names."""
@@ -26,7 +26,7 @@ class Runtime(Base):
         """Chooses the device (the launcher shows the process only its own), joins the others."""
         context = self.context
         self.gpu = context.device is not None
-        self.meeting = self.strategy = self.coordinator = None
+        self.strategy = self.coordinator = None
         self.pending = None
         """Waits until the last step is done; the trainer sets it."""
         self.clock = ThreadPoolExecutor(1)
@@ -56,7 +56,7 @@ class Runtime(Base):
         tf.config.threading.set_inter_op_parallelism_threads(
             max(len(os.sched_getaffinity(0)), self.workers + 1)
         )
-        _without_proxy()
+        leave_proxies()
         if context.measured:
             self.strategy = tf.distribute.ParameterServerStrategy(
                 tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -78,7 +78,7 @@ class Runtime(Base):
         context = self.context
         if self.gpu:
             traffic.listen_to_nccl(os.environ)
-        _without_proxy()
+        leave_proxies()
         addresses = [context.address(trainer["name"]) for trainer in context.trainers]
         workers = ["{}:{}".format(*address) for address in addresses]
         communication = tf.distribute.experimental.CommunicationImplementation
@@ -100,12 +100,7 @@ class Runtime(Base):
     def barrier(self):
         """Waits for all ranks and their devices."""
         self.device_sync()
-        if self.meeting:
-            self.meeting.barrier()
-
-    def agree(self, value):
-        """Rank 0's number."""
-        return self.meeting.agree(value) if self.meeting else value
+        super().barrier()
 
     def device_sync(self):
         """Waits until the GPU is idle, or all workers; a rank's steps on the CPU just return."""
@@ -182,17 +177,11 @@ class Runtime(Base):
     def shutdown(self):
         """Leaves together: the others' collectives may still speak to this rank's server."""
         self.clock.shutdown()
-        if self.meeting:
-            self.meeting.barrier()
-            self.meeting.close()
+        super().barrier()
+        super().shutdown()
 
 
 def _time_when_done(wait):
     if wait:
         wait()
     return time.perf_counter()
-
-
-def _without_proxy():
-    for variable in ("http_proxy", "https_proxy"):
-        os.environ.pop(variable, None)  # gRPC would send the gang's traffic there

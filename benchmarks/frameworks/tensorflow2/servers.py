@@ -10,6 +10,7 @@ import functools
 import channels_last
 import numpy
 import tensorflow as tf
+from apis.tensorflow.flops import flops_of
 from apis.tensorflow.optimizers import OPTIMIZERS
 from apis.tensorflow.scope import Scope
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
@@ -83,6 +84,7 @@ class Chief(Base):
         return self.network.loss(self.model, batch)
 
     def _train(self, batches):
+        self.traced = tf.compat.v1.get_default_graph()
         weights = list(self.scope.weights.values())
         with tf.GradientTape() as tape:
             loss = self._loss(next(batches))
@@ -101,6 +103,10 @@ class Chief(Base):
         self.kept.append(scheduled)
         if len(self.kept) > AHEAD:
             _wait_for(self.kept[-1 - AHEAD])
+
+    def count_step(self):
+        """Counts the graph that each worker runs in a step."""
+        self.flops_per_step = self.workers * flops_of(self.traced)
 
     def losses(self):
         """The mean loss of the workers in each step so far."""

@@ -24,7 +24,7 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.core.placement import place
-from nightbench.core.variants import Refusal, builds_of, variant_of
+from nightbench.core.variants import Refusal, builds_of, variant_of, without_image
 
 SUITE = "acceptance"
 SCALE = "smoke"
@@ -75,8 +75,10 @@ def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell,
     (framework,) = builds_of(catalog.frameworks[line], cluster, {})
     runs = framework.devices.get(cluster.device_kind, f"it does not know {cluster.device_kind}")
     variant = variant_of(framework, cluster, {})
-    if isinstance(runs, str) or isinstance(variant, Refusal):
-        why = runs if isinstance(runs, str) else str(getattr(variant, "message", variant))
+    why = runs if isinstance(runs, str) else without_image(line, cluster)
+    if why is None and isinstance(variant, Refusal):
+        why = variant.message
+    if why is not None:
         return (ModeCell(line, "any", skipped=why),)
     impossible = [
         ModeCell(line, f"{axis} {value}", skipped=why)

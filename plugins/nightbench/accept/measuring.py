@@ -20,10 +20,10 @@ from nightbench.core.run_plan import make_plan, new_run_id
 from nightbench.core.sentences import sentences
 from nightbench.gang import Target, case_runner
 from nightbench.night import cluster_preflight, run_preflight
-from nightbench.night.bundles import build_bundle
 from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.ingest import ingest_run
+from nightbench.night.load_batch import build_load_batch
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import FindingLevel, NodeState
 from nightbench.report.live_view import LiveView
@@ -139,7 +139,7 @@ def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
         ours = document.get("run_kind") == RunKind.ACCEPTANCE and document["cluster"] == cluster
         if not ours or run.loaded() is not None:
             continue
-        if run.is_steered():
+        if run.is_controlled():
             raise UserError(
                 f"cluster {cluster}: {run.run_id} is measured by another process right now. Wait "
                 f"for it, or end it: nightbench cancel {run.run_id}"
@@ -281,7 +281,7 @@ def _failed(folder: RunSpool, cells: Mapping[str, ModeCell]) -> dict[tuple[str, 
     """Modes that did not hold in a run -> the case that shows it."""
     return {
         cells[each.case.case_id].narrower: each.case.case_id
-        for each in build_bundle(folder).cases
+        for each in build_load_batch(folder).cases
         if each.status is not CaseStatus.OK
         or each.measurement is None
         or each.measurement.quarantined

@@ -34,14 +34,14 @@ class LiveAlert:
     notified_change: float | None = None
     """Change that people were notified of; None while the alert waits for its message."""
     notified_low: float | None = None
-    """The larger fall of its 90 % interval."""
+    """The larger drop of its 90 % interval."""
     notified_high: float | None = None
     """The other end of it."""
     metric: AlertMetric = "throughput"
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
-        """Return the alert of a row of the statement `standing_alerts`."""
+        """Return the alert of a row of the statement `continuing_alerts`."""
         return cls(**{**row, "kind": VerdictKind(row["kind"])})
 
     @property
@@ -61,7 +61,7 @@ class LiveAlert:
         gains = [gain_of(each or 0.0, self.metric) for each in (self.notified_change, low)]
         return min(each for each in gains if each is not None)
 
-    def beyond(self, min_change: float) -> float:
+    def worse_by(self, min_change: float) -> float:
         """Return the value that is worse than the alert's by a relative change; it has a value."""
         lower = info_of(self.metric).lower_is_better
         return (self.value or 0.0) * (1 + min_change if lower else 1 - min_change)
@@ -100,7 +100,7 @@ class AlertChanges:
 
 def alerts_for(
     verdicts: Iterable[Verdict],
-    standing: Iterable[LiveAlert],
+    continuing: Iterable[LiveAlert],
     at: datetime,
     min_change: float = 0.03,
     noisy: Collection[str] = (),
@@ -110,32 +110,32 @@ def alerts_for(
     The verdicts `regressed`, `failed`, `unavailable` and `missing` open alerts. An alert stays live
     while its series has the same verdict, and is sent again only where its change grows: where two
     nights lie below the interval that was sent by more than `min_change`. A regression ends when
-    the values of two nights are above half of the fall, not when the baseline has followed it down;
-    a fall from the lower level is a new alert. A failed or missing case ends with the second value
+    the values of two nights are above half of the drop, not when the baseline has followed it down;
+    a drop from the lower level is a new alert. A failed or missing case ends with the second value
     in a row. A dismissed alert stays silent while its event continues, and is reopened where two
     nights lie further down.
 
     Args:
         verdicts: of one run.
-        standing: live alerts, and dismissed ones whose event continues, oldest first.
+        continuing: live alerts, and dismissed ones whose event continues, oldest first.
         at: when the run began.
         min_change: the suite's smallest relative change that is reported.
         noisy: case_ids of noisy series: their level opens, continues, resolves and reopens
             nothing; a missing value and a new one count as usual.
     """
-    live: dict[tuple[str, str], LiveAlert] = {}
+    current: dict[tuple[str, str], LiveAlert] = {}
     dismissed: dict[tuple[str, str, bool], LiveAlert] = {}
-    for alert in standing:
+    for alert in continuing:
         key = (alert.case_id, alert.cluster)
         if alert.is_dismissed:
             dismissed[*key, alert.kind in _WITHOUT_RESULT] = alert
         else:
-            live[key] = alert
+            current[key] = alert
     decider = _Decider(at, min_change, noisy)
     for verdict in verdicts:
         key = (verdict.case_id, verdict.cluster)
         old = [dismissed.get((*key, without)) for without in (False, True)]
-        decider.decide(verdict, live.get(key), [alert for alert in old if alert is not None])
+        decider.decide(verdict, current.get(key), [alert for alert in old if alert is not None])
     return decider.changes
 
 
@@ -156,55 +156,56 @@ class _Decider:
             verdict = replace(verdict, kind=VerdictKind.OK)
             dismissed = [old for old in dismissed if old.kind in _WITHOUT_RESULT]
             if alert is not None and alert.kind not in _WITHOUT_RESULT:
-                self._nothing(alert)
+                self._clear_suspicion(alert)
                 alert = None
-        quiet = any([self._is_still(old, verdict, alert is None) for old in dismissed])
+        quiet = any([self._is_dismissed_event(old, verdict, alert is None) for old in dismissed])
         seen = verdict.kind in _WITHOUT_RESULT or verdict.kind is VerdictKind.REGRESSED
         if alert is None:
             if seen and not quiet:
                 self.changes.to_open.append(verdict)
-        elif seen and says_the_same(alert, verdict):
+        elif seen and is_same_event(alert, verdict):
             self.changes.to_continue.append(verdict)
-            if _has_grown(alert, verdict, self.min_change) and self._twice(alert, WORSE, verdict):
+            grown = _has_grown(alert, verdict, self.min_change)
+            if grown and self._seen_twice(alert, WORSE, verdict):
                 self.changes.to_grow.append(alert)
         elif seen:
             self.changes.to_resolve.append(alert)
             if not quiet:
                 self.changes.to_open.append(verdict)
         elif _has_recovered(alert, verdict):
-            if self._twice(alert, RECOVERED, verdict):
+            if self._seen_twice(alert, RECOVERED, verdict):
                 self.changes.to_resolve.append(alert)
         else:
-            self._nothing(alert)
+            self._clear_suspicion(alert)
 
-    def _is_still(self, old: LiveAlert, verdict: Verdict, may_reopen: bool) -> bool:
+    def _is_dismissed_event(self, old: LiveAlert, verdict: Verdict, may_reopen: bool) -> bool:
         """Return whether a verdict is the event that was dismissed, so that it opens no alert."""
         without = verdict.kind in _WITHOUT_RESULT
         if without != (old.kind in _WITHOUT_RESULT):
             # A night without a value is no evidence about a level; one with a value ends a failure.
-            if not without and self._twice(old, RECOVERED, verdict):
+            if not without and self._seen_twice(old, RECOVERED, verdict):
                 self.changes.to_resolve.append(old)
             return False
         if without:
-            self._nothing(old)
+            self._clear_suspicion(old)
             return True
         if _has_recovered(old, verdict):
-            if self._twice(old, RECOVERED, verdict):
+            if self._seen_twice(old, RECOVERED, verdict):
                 self.changes.to_resolve.append(old)
             return verdict.kind is VerdictKind.REGRESSED
         is_worse = (
             verdict.kind is VerdictKind.REGRESSED
             and verdict.value is not None
             and old.value is not None
-            and old.is_better(old.beyond(self.min_change), verdict.value)
+            and old.is_better(old.worse_by(self.min_change), verdict.value)
         )
         if not is_worse:
-            self._nothing(old)
-        elif self._twice(old, WORSE, verdict) and may_reopen:
+            self._clear_suspicion(old)
+        elif self._seen_twice(old, WORSE, verdict) and may_reopen:
             self.changes.to_reopen.append((old, verdict))
         return True
 
-    def _twice(self, alert: LiveAlert, suspect: str, verdict: Verdict) -> bool:
+    def _seen_twice(self, alert: LiveAlert, suspect: str, verdict: Verdict) -> bool:
         """Return whether this night confirms an earlier suspicion; store the first one."""
         if alert.confirms(suspect, verdict.run_id, self.at):
             return True
@@ -212,16 +213,16 @@ class _Decider:
             self.changes.to_watch.append((alert, suspect))
         return False
 
-    def _nothing(self, alert: LiveAlert) -> None:
+    def _clear_suspicion(self, alert: LiveAlert) -> None:
         if alert.suspect is not None:
             self.changes.to_watch.append((alert, None))
 
 
-def says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:
+def is_same_event(alert: LiveAlert, verdict: Verdict) -> bool:
     """Return whether a verdict is on what a series has an alert of, not on a further drop."""
     if verdict.kind in _WITHOUT_RESULT or alert.kind in _WITHOUT_RESULT:
         return verdict.kind in _WITHOUT_RESULT and alert.kind in _WITHOUT_RESULT
-    # A baseline below the midline has followed the first fall: this is a second one.
+    # A baseline below the midline has followed the first drop: this is a second one.
     midline = alert.midline
     baseline = verdict.baseline
     return midline is None or baseline is None or alert.is_better(baseline, midline)

@@ -112,7 +112,7 @@ def pasts_of(
     ]
     if not rows:
         raise UserError(
-            f"series: found none{_asked(names, suite, cluster)}, expected series with nightly "
+            f"series: found none{_filters(names, suite, cluster)}, expected series with nightly "
             "results. `nightbench results` lists cases, `nightbench import` loads older results."
         )
     warehouse = Warehouse(connection)
@@ -142,7 +142,7 @@ def pasts_in(file: HistoryFile, names: Sequence[str] = ()) -> list[PastSeries]:
         points.setdefault(key, []).append(point_of(run, measured))
         found[key] = PastSeries(key, run.suite, points[key])
     if not found:
-        raise UserError(f"{file.path}: found no nightly series{_asked(names)}")
+        raise UserError(f"{file.path}: found no nightly series{_filters(names)}")
     for nights in points.values():
         nights.sort(key=lambda point: point.at)
     return list(found.values())
@@ -162,7 +162,7 @@ def labels_of(connection: Connection) -> list[LabelledAlert]:
     return labelled
 
 
-def _asked(names: Sequence[str], suite: str | None = None, cluster: str | None = None) -> str:
+def _filters(names: Sequence[str], suite: str | None = None, cluster: str | None = None) -> str:
     said = [f'named "{name}"' for name in names]
     said += [f"of suite {suite}"] if suite else []
     said += [f"on {cluster}"] if cluster else []

@@ -125,12 +125,12 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
                 service.overflow_mode = apprise.OverflowMode.SPLIT
             said.clear()
             # Each by itself, so that a retry does not repeat the message on those that accepted it.
-            if not _took(service, title, body, pictures):
+            if not _was_accepted(service, title, body, pictures):
                 reasons.append(_reason(said, url))
         return Delivery(channel, not reasons, "; ".join(dict.fromkeys(reasons)) or None)
 
 
-def _took(service: Any, title: str, body: str, pictures: Sequence[Picture]) -> bool:
+def _was_accepted(service: Any, title: str, body: str, pictures: Sequence[Picture]) -> bool:
     apprise = _apprise()
     alone = apprise.Apprise(service)
     return any(

@@ -33,10 +33,10 @@ CONTROLS = 10
 """Control measurements before a change that are read."""
 _BEFORE = timedelta(days=30)
 _NIGHT = timedelta(hours=20)
-_NO_FALL = ("ok", "watched", "improved")
+_NO_DROP = ("ok", "watched", "improved")
 _WITHOUT_VALUE = ("failed", "unavailable", "missing")
-_SAME_FALL = timedelta(hours=36)
-"""Largest distance in time of two series that fell together."""
+_SAME_DROP = timedelta(hours=36)
+"""Largest distance in time of two series that dropped together."""
 _GROUPS_OF = timedelta(days=14)
 """Age of groups that an alert may still join: a change is noticed days after it began."""
 
@@ -158,25 +158,25 @@ class CauseFactsReader:
         }
 
     def _peer(self, row: Row, bad: NightFacts | None, line: str) -> Peer:
-        """Return another series as a peer of one that fell then; of one that failed where None."""
-        fell_at = bad.at if bad else None
+        """Return another series as a peer of one that dropped then; of a failed one if None."""
+        dropped_at = bad.at if bad else None
         verdict, change = row["verdict"], gain_of(row["change"], row["metric"])
-        fell: bool | None = None
-        if fell_at is None:
-            fell = verdict in _WITHOUT_VALUE
+        dropped: bool | None = None
+        if dropped_at is None:
+            dropped = verdict in _WITHOUT_VALUE
         elif verdict == "regressed":
-            # A series that fell long ago is no evidence for this change.
-            fell = True if abs(row["since"] - fell_at) <= _SAME_FALL else None
-        elif verdict in _NO_FALL and (change is None or change > -self._min_change):
-            fell = False
+            # A series that dropped long ago is no evidence for this change.
+            dropped = True if abs(row["since"] - dropped_at) <= _SAME_DROP else None
+        elif verdict in _NO_DROP and (change is None or change > -self._min_change):
+            dropped = False
         return Peer(
             case_id=row["case_id"],
             framework=row["framework"],
             nodes=tuple(row["nodes"]),
-            fell=fell,
+            dropped=dropped,
             framework_version=row["framework_version"],
-            fell_with_others=bad is not None
-            and any(is_of_others(each, bad, line) for each in row["fell_with"]),
+            dropped_with_others=bad is not None
+            and any(is_of_others(each, bad, line) for each in row["dropped_with"]),
         )
 
     def _series(self, boundary: datetime) -> list[ControlSeries]:

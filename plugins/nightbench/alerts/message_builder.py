@@ -110,7 +110,7 @@ class MessageBuilder:
         )
 
     def _shared(self, alert_id: int) -> dict[str, Any]:
-        row = self._movements.get(alert_id)
+        row = self._shared_changes.get(alert_id)
         return {"shared": row["sentence"], "members": row["members"]} if row else {}
 
     def _picture(self, news: AlertItem) -> Picture | None:
@@ -133,8 +133,8 @@ class MessageBuilder:
         return self._warehouse.causes.latest(self._alert_ids)
 
     @cached_property
-    def _movements(self) -> dict[int, dict[str, Any]]:
-        return self._warehouse.alerts.movements(self._alert_ids)
+    def _shared_changes(self) -> dict[int, dict[str, Any]]:
+        return self._warehouse.alerts.shared_changes(self._alert_ids)
 
     @cached_property
     def _confirmations(self) -> dict[int, Confirmation]:

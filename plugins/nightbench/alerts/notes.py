@@ -56,7 +56,7 @@ def quarantine(
                     "sentence": turn.sentence,
                 }
             )
-    # Where the run was judged before, its decision stands.
+    # Where the run was judged before, its decision known_drifts.
     for event in warehouse.series.noise_events(run_id=run.run_id):
         (noisy.add if event["what"] == NOISY else noisy.discard)(event["case_id"])
     return frozenset(noisy)
@@ -105,14 +105,14 @@ def follow_drifts(
         noisy: case_ids of noisy series, whose drifts are listed but not notified.
     """
     run, limit, judged = plan.run, plan.policy.clear_change, plan.policy.judged
-    stands = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
+    known_drifts = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
     tonight = {
         each.case_id: each.point
         for each in warehouse.runs.measured(run.run_id, judged)
         if each.point
     }
     for case_id, drift in drifts.items():
-        standing = stands.get(case_id)
+        known = known_drifts.get(case_id)
         # A night without a value proves nothing.
         if case_id not in tonight or case_id in later:
             continue
@@ -120,7 +120,7 @@ def follow_drifts(
         # The nights of a drift are those comparable with tonight; others may lie between them.
         before = segment(past, tonight[case_id])
         if drift is None:
-            if standing is not None and quiet_nights(before, standing) >= QUIET:
+            if known is not None and quiet_nights(before, known) >= QUIET:
                 warehouse.series.end_drift(case_id, run.cluster, run.run_id, run.started_at)
             continue
         values = [point.value for point in before[1 - LEVEL :]]
@@ -137,33 +137,31 @@ def follow_drifts(
             "nights": drift.nights,
             "since": before[1 - drift.nights].at,
         }
-        if is_new(row, standing, limit, lower_is_better=judged.lower_is_better):
+        if is_new(row, known, limit, lower_is_better=judged.lower_is_better):
             warehouse.series.store_drift(row)
         else:
             warehouse.series.see_drift(row)
 
 
-def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
+def quiet_nights(before: Sequence[HistoryPoint], known: Row) -> int:
     """Return the number of good nights since a drift was last found, tonight included."""
-    seen_at: datetime = standing["seen_at"]
+    seen_at: datetime = known["seen_at"]
     return sum(point.at > seen_at for point in before) + 1
 
 
-def is_new(
-    drift: Row, standing: Row | None, limit: float, *, lower_is_better: bool = False
-) -> bool:
+def is_new(drift: Row, known: Row | None, limit: float, *, lower_is_better: bool = False) -> bool:
     """Return whether a drift is news: it is new, has turned, or has grown.
 
     Growth is measured by the level. The size of the drift covers only the detector's window and
     stops growing for longer drifts. `limit` is the smallest relative change that is news.
     """
-    if standing is None or (drift["change"] < 0) != (standing["change"] < 0):
+    if known is None or (drift["change"] < 0) != (known["change"] < 0):
         return True
     if not drift["is_news"]:
         return False
-    now, then = drift["level"], standing["level"]
+    now, then = drift["level"], known["level"]
     grown = now >= then * (1 + limit) if lower_is_better else now <= then * (1 - limit)
-    return not standing["is_news"] or grown
+    return not known["is_news"] or grown
 
 
 def drift_notes(rows: Iterable[Row]) -> list[str]:
@@ -198,9 +196,7 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
-        said += (
-            f". Uncertainty of a drop (median): ±{now:.1%}; from the nights alone: ±{before:.1%}"
-        )
+        said += f". Median uncertainty of a drop: ±{now:.1%}; from the nights alone: ±{before:.1%}"
     left = [row for row in rows if row["state"] == "cancelled"]
     return [said + (f". {len(left)} not repeated: no time left" if left else "")]
 

@@ -239,7 +239,7 @@ def score(raised: Sequence[RaisedAlert], labelled: Sequence[LabelledAlert]) -> S
         (abs(alert.at - known.opened_at), i, j)
         for i, alert in enumerate(raised)
         for j, known in enumerate(labelled)
-        if alert.series == known.series and known.opened_at - NEAR <= alert.at <= _until(known)
+        if alert.series == known.series and known.opened_at - NEAR <= alert.at <= _event_end(known)
     )
     of: dict[int, int] = {}
     for _, i, j in pairs:
@@ -254,12 +254,12 @@ def score(raised: Sequence[RaisedAlert], labelled: Sequence[LabelledAlert]) -> S
     )
 
 
-def _until(known: LabelledAlert) -> datetime:
+def _event_end(known: LabelledAlert) -> datetime:
     """Return the end of the event: an alert that is raised later is another one."""
     return max(known.last_at, known.opened_at + NEAR)
 
 
-def apart(one: Sequence[RaisedAlert], other: Sequence[RaisedAlert]) -> list[RaisedAlert]:
+def only_in(one: Sequence[RaisedAlert], other: Sequence[RaisedAlert]) -> list[RaisedAlert]:
     """Return the alerts of `one` that `other` does not raise within two weeks."""
     left = list(other)
     found = []

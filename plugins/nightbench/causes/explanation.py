@@ -7,7 +7,7 @@ from datetime import date
 
 from nightbench.causes import node_causes
 from nightbench.causes.facts import CauseFacts
-from nightbench.causes.possible_cause import ENOUGH, PossibleCause, fallen_controls
+from nightbench.causes.possible_cause import ENOUGH, PossibleCause, dropped_controls
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
@@ -74,7 +74,7 @@ def explain(facts: CauseFacts) -> Explanation:
             failure = CauseEvidence(f"it failed: {sentences(facts.failure).rstrip('.')}")
             evidence = (failure, *evidence)
         name = failure_name(facts.failure)
-        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), evidence, name)
+        return Explanation(CauseKind.UNEXPLAINED, _no_cause_text(found), evidence, name)
     first = found[0]
     sentence = first.sentence
     rivals = [s for s in found[1:] if s.kind is not first.kind and s.weight >= first.weight - 1]
@@ -128,12 +128,12 @@ def _unchanged(facts: CauseFacts) -> list[str]:
         unknown.append("hardware and drivers of the nodes")
     elif not node_causes.changed_fields(facts):
         same.append("hardware and drivers of the nodes")
-    known = [c for c in facts.controls if c.nodes <= facts.nodes and c.fell is not None]
+    known = [c for c in facts.controls if c.nodes <= facts.nodes and c.dropped is not None]
     if facts.is_training:
         pass  # Control measurements say nothing of losses.
     elif not known:
         unknown.append("control measurements of the nodes")
-    elif not fallen_controls(facts):
+    elif not dropped_controls(facts):
         same.append("control measurements of the nodes")
     texts = []
     if same:
@@ -143,7 +143,7 @@ def _unchanged(facts: CauseFacts) -> list[str]:
     return texts
 
 
-def _nothing(found: list[PossibleCause]) -> str:
+def _no_cause_text(found: list[PossibleCause]) -> str:
     if not found:
         return "No examined cause changed at that time."
     names = ", ".join(dict.fromkeys(f"{CAUSE_LABELS[s.kind]} ({s.name})" for s in found[:3]))

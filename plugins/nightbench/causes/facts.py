@@ -7,10 +7,10 @@ from datetime import datetime
 
 from nightbench.core.model import Reason
 
-FELL = 0.05
+DROPPED = 0.05
 """Relative loss below which a control counts as steady."""
 NOISES = ((8, 4.0), (5, 6.0), (3, 10.0))
-"""(figures before the change, loss in multiples of the control's noise from which it fell). Few
+"""(figures before the change, loss in multiples of the control's noise from which it dropped). Few
 figures estimate noise badly. With fewer figures than in the last row a control is not judged."""
 BUSY = 0.10
 """Share of the cores from which foreign work counts."""
@@ -48,11 +48,11 @@ class Peer:
     case_id: str
     framework: str
     nodes: tuple[str, ...]
-    fell: bool | None
-    """True where it fell on the same nights (for a failure: failed too); None where unknown."""
+    dropped: bool | None
+    """True where it dropped on the same nights (for a failure: failed too); None where unknown."""
     framework_version: str | None = None
-    fell_with_others: bool = False
-    """It fell with others of a node, a network or a line that are not this series'."""
+    dropped_with_others: bool = False
+    """It dropped with others of a node, a network or a line that are not this series'."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ControlSeries:
         return statistics.median(self.since) / statistics.median(self.before)
 
     @property
-    def fell(self) -> bool | None:
+    def dropped(self) -> bool | None:
         """True if it lost more than its noise; None if there are too few values."""
         ratio = self.ratio
         if ratio is None:
@@ -98,7 +98,7 @@ class ControlSeries:
         middle = statistics.median(self.before)
         noise = 1.4826 * statistics.median(abs(x - middle) for x in self.before) / middle
         times = next(times for few, times in NOISES if len(self.before) >= few)
-        return 1 - ratio > max(FELL, times * noise)
+        return 1 - ratio > max(DROPPED, times * noise)
 
     @property
     def label(self) -> str:

@@ -10,10 +10,10 @@ from nightbench.causes.facts import CauseFacts, NightFacts, PreflightFacts
 from nightbench.causes.field_changes import FieldChange, changes
 from nightbench.causes.possible_cause import (
     PossibleCause,
-    controls_fell,
+    controls_text,
     count,
+    dropped_controls,
     explain_loss,
-    fallen_controls,
     largest_loss,
     other_frameworks,
     other_series,
@@ -89,8 +89,8 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
     if others.mostly_steady:
         cause.add_for(2, f"other frameworks on the same nodes were steady ({others.steady} series)")
         cause.sentence += ", other frameworks on the same nodes were steady"
-    elif others.mostly_fell:
-        cause.add_against(3, f"other frameworks on these nodes dropped too ({others.fell} series)")
+    elif others.mostly_dropped:
+        cause.add_against(3, f"other frameworks there dropped too ({others.dropped} series)")
     weigh_controls(facts, cause, 2)
     if differ(good.code_digest, bad.code_digest):
         cause.add_against(0, "the benchmarks' code changed in the same night")
@@ -115,10 +115,10 @@ def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> Possib
         cause.add_for(2, f"{text} ({pair}) with {bad.run_id}")
         own = count(p for p in facts.peers if p.framework == facts.framework)
         others = count(other_frameworks(facts))
-        if own.mostly_fell:
-            cause.add_for(1, f"{other_series(own.fell)} of {facts.framework} dropped too")
-        if others.mostly_fell:
-            cause.add_for(2, f"other frameworks dropped too ({others.fell} series)")
+        if own.mostly_dropped:
+            cause.add_for(1, f"{other_series(own.dropped)} of {facts.framework} dropped too")
+        if others.mostly_dropped:
+            cause.add_for(2, f"other frameworks dropped too ({others.dropped} series)")
             cause.sentence += " and series of several frameworks dropped"
         elif others.mostly_steady:
             cause.add_against(
@@ -155,21 +155,21 @@ def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
 
 
 def _slow_node(facts: CauseFacts) -> PossibleCause | None:
-    """Return nodes whose controls fell, or on which alone series fell; None without any."""
-    fallen = fallen_controls(facts)
-    alone = [node for node in sorted(facts.nodes) if _only_there(facts, node)]
-    if fallen:
-        by_itself = any(len(c.nodes) == 1 for c in fallen)
+    """Return nodes whose controls dropped, or on which alone series dropped; None without any."""
+    dropped = dropped_controls(facts)
+    alone = [node for node in sorted(facts.nodes) if _dropped_only_there(facts, node)]
+    if dropped:
+        by_itself = any(len(c.nodes) == 1 for c in dropped)
         # All slow nodes of the cluster, so that cases on one and on several are one group.
-        slow = facts.controls if by_itself else fallen
-        names = sorted({c.node for c in slow if c.fell and (len(c.nodes) == 1) == by_itself})
+        slow = facts.controls if by_itself else dropped
+        names = sorted({c.node for c in slow if c.dropped and (len(c.nodes) == 1) == by_itself})
         verb = "is slow by itself" if len(names) == 1 else "are slow by themselves"
         text = f"{_nodes(names)} {verb}: control measurements dropped too"
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
-        cause.add_for(4, controls_fell(fallen))
-        if facts.change is not None and not explain_loss(facts, fallen):
+        cause.add_for(4, controls_text(dropped))
+        if facts.change is not None and not explain_loss(facts, dropped):
             cause.add_against(
-                2, f"they lost at most {largest_loss(fallen):.0%}, the series {-facts.change:.0%}"
+                2, f"they lost at most {largest_loss(dropped):.0%}, the series {-facts.change:.0%}"
             )
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
@@ -189,10 +189,10 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(2, facts.shared.sentence)
     there, elsewhere = peers_by_place(facts, nodes)
     if alone and set(alone) & nodes:
-        text = f"{other_series(there.fell)} there dropped too, {elsewhere.steady} elsewhere did not"
+        text = f"{other_series(there.dropped)} there dropped too; {elsewhere.steady} elsewhere not"
         cause.add_for(2, text)
-    elif there.mostly_fell:
-        cause.add_for(1, f"{other_series(there.fell)} on the same nodes dropped too")
+    elif there.mostly_dropped:
+        cause.add_for(1, f"{other_series(there.dropped)} on the same nodes dropped too")
     others = count(peer for peer in peers_on(facts, nodes) if peer.framework != facts.framework)
     if there.mostly_steady:
         cause.add_against(2, f"{other_series(there.steady)} on the same nodes were steady")
@@ -220,15 +220,15 @@ def networks(facts: CauseFacts) -> Iterator[PossibleCause]:
         f"the network of {name} is slow: the series that need several nodes dropped together",
     )
     cause.add_for(4, facts.shared.sentence)
-    between = [each for each in facts.controls if len(each.nodes) > 1 and each.fell]
+    between = [each for each in facts.controls if len(each.nodes) > 1 and each.dropped]
     if between:
-        cause.add_for(2, controls_fell(between))
+        cause.add_for(2, controls_text(between))
     yield cause
 
 
-def _only_there(facts: CauseFacts, node: str) -> bool:
+def _dropped_only_there(facts: CauseFacts, node: str) -> bool:
     there, elsewhere = peers_by_place(facts, frozenset({node}))
-    return there.mostly_fell and elsewhere.mostly_steady
+    return there.mostly_dropped and elsewhere.mostly_steady
 
 
 def _moved_case(facts: CauseFacts) -> PossibleCause | None:
@@ -241,7 +241,7 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
         return None
     text = f"the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
     cause = PossibleCause(CauseKind.NODE, ", ".join(new), text, 3, [text])
-    weigh_peers(cause, count(peers_on(facts, frozenset(new))), SAME_NODES, fell=None)
+    weigh_peers(cause, count(peers_on(facts, frozenset(new))), SAME_NODES, dropped=None)
     return cause
 
 
@@ -278,8 +278,8 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
         }
         if {preflight.node for preflight in busy} <= before:
             cause.add_against(2, "the preflight before the change also saw foreign work")
-    if fallen_controls(facts):
-        cause.add_for(1, controls_fell(fallen_controls(facts)))
+    if dropped_controls(facts):
+        cause.add_for(1, controls_text(dropped_controls(facts)))
     weigh_peers(cause, count(peers_on(facts, frozenset(nodes))), SAME_NODES)
     yield cause
 
@@ -326,15 +326,15 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 
 def _weigh_heat(facts: CauseFacts, cause: PossibleCause) -> None:
-    if fallen_controls(facts):
-        cause.add_for(1, controls_fell(fallen_controls(facts)))
+    if dropped_controls(facts):
+        cause.add_for(1, controls_text(dropped_controls(facts)))
     was, now = _median_drift(facts.good), _median_drift(facts.bad)
     if was is not None and now is not None and now - was > HEAT_DRIFT:
         cause.add_for(
             1, f"steps became slower within a repeat ({now:+.1%}, before {was:+.1%}), due to heat"
         )
     there = count(peers_on(facts, frozenset(cause.name.split(", "))))
-    weigh_peers(cause, there, SAME_NODES, fell=None)
+    weigh_peers(cause, there, SAME_NODES, dropped=None)
 
 
 def drivers(facts: CauseFacts) -> Iterator[PossibleCause]:
@@ -372,12 +372,12 @@ def _field_cause(
     cause.add_for(
         weight, f"changed between the last good night and the first bad: {shortened(labels)}"
     )
-    fallen = [c for c in fallen_controls(facts) if c.nodes & nodes]
-    if fallen:
-        cause.add_for(1, controls_fell(fallen))
-    # A change that hardly explains a fall is no cause because others fell as well.
-    fell = 2 if is_strong else 0
-    weigh_peers(cause, count(peers_on(facts, nodes)), SAME_NODES, fell, steady=2)
+    dropped = [c for c in dropped_controls(facts) if c.nodes & nodes]
+    if dropped:
+        cause.add_for(1, controls_text(dropped))
+    # A change that hardly explains a drop is no cause because others dropped as well.
+    weight = 2 if is_strong else 0
+    weigh_peers(cause, count(peers_on(facts, nodes)), SAME_NODES, weight, steady=2)
     return cause
 
 

@@ -1,7 +1,7 @@
 """A possible cause with its evidence, and how other series and controls behaved.
 
 A weight counts evidence; it is not a probability. The evidence that a cause requires (its version
-changed, its control fell) weighs 2 to 4; other series and controls add or subtract 1 to 3.
+changed, its control dropped) weighs 2 to 4; other series and controls add or subtract 1 to 3.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,23 +50,23 @@ class PossibleCause:
 class PeerCounts:
     """Numbers of other series that dropped and that were steady."""
 
-    fell: int
+    dropped: int
     steady: int
 
     @property
-    def mostly_fell(self) -> bool:
+    def mostly_dropped(self) -> bool:
         """True if at least two thirds dropped, and at least one."""
-        return self.fell > 0 and self.fell >= MAJORITY * (self.fell + self.steady)
+        return self.dropped > 0 and self.dropped >= MAJORITY * (self.dropped + self.steady)
 
     @property
     def mostly_steady(self) -> bool:
         """True where at least two thirds were steady, and at least one."""
-        return self.steady > 0 and self.steady >= MAJORITY * (self.fell + self.steady)
+        return self.steady > 0 and self.steady >= MAJORITY * (self.dropped + self.steady)
 
 
 def count(peers: Iterable[Peer]) -> PeerCounts:
     """Count the series that dropped and that were steady; unknown ones are in neither."""
-    known = [peer.fell for peer in peers if peer.fell is not None]
+    known = [peer.dropped for peer in peers if peer.dropped is not None]
     return PeerCounts(sum(known), len(known) - sum(known))
 
 
@@ -77,7 +77,7 @@ def peers_on(facts: CauseFacts, nodes: frozenset[str]) -> list[Peer]:
 
 def peers_by_place(facts: CauseFacts, nodes: frozenset[str]) -> tuple[PeerCounts, PeerCounts]:
     """Count the series on the nodes and on others alone, without those with another reason."""
-    own = [peer for peer in facts.peers if peer.nodes and not peer.fell_with_others]
+    own = [peer for peer in facts.peers if peer.nodes and not peer.dropped_with_others]
     there = [peer for peer in own if nodes & set(peer.nodes)]
     return count(there), count(peer for peer in own if not nodes & set(peer.nodes))
 
@@ -90,7 +90,7 @@ def other_frameworks(facts: CauseFacts) -> list[Peer]:
     return [peer for peer in others if facts.nodes & set(peer.nodes)]
 
 
-def fallen_controls(facts: CauseFacts) -> list[ControlSeries]:
+def dropped_controls(facts: CauseFacts) -> list[ControlSeries]:
     """Return the control measurements of the case's nodes that dropped.
 
     A control between nodes counts only where the case runs on all of them.
@@ -98,7 +98,7 @@ def fallen_controls(facts: CauseFacts) -> list[ControlSeries]:
     return [
         control
         for control in facts.controls
-        if control.fell
+        if control.dropped
         and (
             control.nodes <= facts.nodes
             if len(control.nodes) > 1
@@ -109,39 +109,39 @@ def fallen_controls(facts: CauseFacts) -> list[ControlSeries]:
 
 def steady_controls(facts: CauseFacts) -> list[ControlSeries]:
     """Return the control measurements of the case's nodes that did not drop."""
-    return [c for c in facts.controls if c.fell is False and c.nodes <= facts.nodes]
+    return [c for c in facts.controls if c.dropped is False and c.nodes <= facts.nodes]
 
 
-def largest_loss(fallen: Sequence[ControlSeries]) -> float:
+def largest_loss(dropped: Sequence[ControlSeries]) -> float:
     """Return the largest relative loss of the control measurements."""
-    return max((1 - (control.ratio or 1.0) for control in fallen), default=0.0)
+    return max((1 - (control.ratio or 1.0) for control in dropped), default=0.0)
 
 
-def explain_loss(facts: CauseFacts, fallen: Sequence[ControlSeries]) -> bool:
+def explain_loss(facts: CauseFacts, dropped: Sequence[ControlSeries]) -> bool:
     """Return whether the control measurements lost enough to explain the loss of the series."""
-    return facts.change is None or largest_loss(fallen) >= -facts.change * EXPLAINS
+    return facts.change is None or largest_loss(dropped) >= -facts.change * EXPLAINS
 
 
 def weigh_peers(
-    cause: PossibleCause, there: PeerCounts, where: str, fell: int | None = 1, steady: int = 1
+    cause: PossibleCause, there: PeerCounts, where: str, dropped: int | None = 1, steady: int = 1
 ) -> None:
-    """Add what most other series did; they are no evidence for the cause where `fell` is None."""
-    if there.mostly_fell and fell is not None:
-        cause.add_for(fell, f"{other_series(there.fell)} {where} dropped too")
+    """Add what most other series did; they are no evidence for the cause if `dropped` is None."""
+    if there.mostly_dropped and dropped is not None:
+        cause.add_for(dropped, f"{other_series(there.dropped)} {where} dropped too")
     elif there.mostly_steady:
         cause.add_against(steady, f"{other_series(there.steady)} {where} were steady")
 
 
 def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None:
     """Add dropped control measurements as evidence against software."""
-    fallen = fallen_controls(facts)
-    if fallen:
-        cause.add_against(weight if explain_loss(facts, fallen) else 0, controls_fell(fallen))
+    dropped = dropped_controls(facts)
+    if dropped:
+        cause.add_against(weight if explain_loss(facts, dropped) else 0, controls_text(dropped))
 
 
-def controls_fell(fallen: Sequence[ControlSeries]) -> str:
-    """Return `controls fell: memory_copy (cpu) of n1 to 80% of before`."""
-    ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of before" for c in fallen]
+def controls_text(dropped: Sequence[ControlSeries]) -> str:
+    """Return `controls dropped: memory_copy (cpu) of n1 to 80% of before`."""
+    ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of before" for c in dropped]
     return f"control measurements dropped: {shortened(ratios)}"
 
 

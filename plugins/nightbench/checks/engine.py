@@ -231,7 +231,7 @@ class Subjects:
     """Repeats that did not end well."""
 
 
-def hold(
+def run_checks(
     kind: str, checks: Sequence[Check], cases: Sequence[Subjects]
 ) -> list[tuple[CheckResult, ...]]:
     """Return the results of each case: of each check and repeat, by repeat and as in the table.
@@ -268,12 +268,12 @@ def _results(
         if values:
             bad = [(process, value) for process, value, is_bad in values if is_bad]
             said = _bad_words(check, bad) if bad else _good_words(check, [x for _, x, _ in values])
-            told = (check.severity_in(context), not bad, said)
+            judged = (check.severity_in(context), not bad, said)
         elif check.unstated_in(context):
-            told = (Severity.WARN, False, NOT_STATED)
+            judged = (Severity.WARN, False, NOT_STATED)
         else:
             continue  # No rank or step: another check reports that they are missing.
-        yield CheckResult(kind, row.repeat, check.name, *told, check.expected_in(context))
+        yield CheckResult(kind, row.repeat, check.name, *judged, check.expected_in(context))
 
 
 def _value(check: Check, context: CheckContext, row: CheckedRow) -> Any:

@@ -19,7 +19,7 @@ from nightbench.checks.engine import (
     at_least,
     at_most,
     equal_to,
-    hold,
+    run_checks,
 )
 from nightbench.core.model import CaseStatus, CheckResult, Measurement, Severity
 from nightbench.core.sentences import sentences
@@ -39,14 +39,14 @@ MAX_POWER = 1.2
 """Mean power over the power limit of the devices: only short peaks may lie above the limit."""
 
 
-def _half(context: CheckContext) -> int:
+def _needed(context: CheckContext) -> int:
     protocol = context.protocol
     return enough(protocol) if protocol.adaptive else math.ceil(protocol.repeats / 2)
 
 
 def _enough_words(context: CheckContext) -> str:
     which = "the least of the protocol's" if context.protocol.adaptive else "half of the protocol's"
-    return f"{_half(context)} good repeats or more, {which}"
+    return f"{_needed(context)} good repeats or more, {which}"
 
 
 def _out_of_order(m: Measurement) -> str:
@@ -79,7 +79,7 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
         of_failed=True,
     ),
     Check(
-        "enough_repeats", FAIL, "measurement", lambda c, m: m.n, at_least(_half), _enough_words,
+        "enough_repeats", FAIL, "measurement", lambda c, m: m.n, at_least(_needed), _enough_words,
         show="{:.0f}",
     ),
     Check(
@@ -161,4 +161,4 @@ def check_measurements(
         )
         for context, measurement in pairs
     ]
-    return hold("measurement", MEASUREMENT_CHECKS, cases)
+    return run_checks("measurement", MEASUREMENT_CHECKS, cases)

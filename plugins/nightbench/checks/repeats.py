@@ -23,7 +23,7 @@ from nightbench.checks.engine import (
     at_least,
     at_most,
     equal_to,
-    hold,
+    run_checks,
 )
 from nightbench.checks.training import MODE_CHECKS, TRAINING_CHECKS, is_number
 from nightbench.core.model import (
@@ -347,5 +347,5 @@ def check_repeats(
                 for seconds in rank.step_seconds
             ]
     failed = frozenset(r.repeat for r in records if r.status != "ok")
-    (results,) = hold("repeat", REPEAT_CHECKS, [Subjects(context, rows, failed)])
+    (results,) = run_checks("repeat", REPEAT_CHECKS, [Subjects(context, rows, failed)])
     return list(results)

@@ -62,7 +62,7 @@ def _unchanged(rank: RankResult) -> str:
     return _first_of(words, f" (of {len(rank.weights_moved)} tensors)")
 
 
-def _beyond(rank: RankResult) -> str | None:
+def _beyond_step_limit(rank: RankResult) -> str | None:
     """Return the tensors that moved further than the optimiser can move them; None: not stated."""
     if rank.weights_moved is None:
         return None
@@ -87,7 +87,7 @@ _UNSENT = {
 }
 
 
-def _loss_fall(repeat: Repeat) -> float | None:
+def _loss_decrease(repeat: Repeat) -> float | None:
     """Return by how much training has lowered the loss, of the same batches where known."""
     first, window = repeat.summary.loss_first, repeat.summary.loss_median
     if first is None or window is None:
@@ -145,7 +145,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
-        "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond(rank), NOTHING,
+        "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond_step_limit(rank), NOTHING,
         "no tensor moves further than its optimizer's steps allow",
         from_rank=True,
     ),
@@ -156,7 +156,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
-        "loss_falls", FAIL, "repeat", lambda c, repeat: _loss_fall(repeat), POSITIVE,
+        "loss_falls", FAIL, "repeat", lambda c, repeat: _loss_decrease(repeat), POSITIVE,
         "the loss of the first batch is lower after the window than before training",
         show="{:.4g} below",
         applies=lambda c: c.converges,
@@ -212,7 +212,7 @@ _SLOWER = ("gloo", "mpi", "grpc", "tcp")
 """What carries gradients between GPUs where NCCL was not used."""
 
 
-def _asked(context: CheckContext) -> dict[str, str]:
+def _requested(context: CheckContext) -> dict[str, str]:
     """Return axis -> value of what the case asks for beside every line's defaults."""
     found = {axis: getattr(context.case, axis) for axis in _OWN_AXES}
     return {axis: str(x) for axis, x in found.items() if x != LINE_AXES[axis]}
@@ -228,7 +228,7 @@ def _fell_back(context: CheckContext, rank: RankResult) -> str:
     """Return what ran otherwise than the case asks."""
     words = [
         f"{axis} is {rank.modes[axis]}, not {value}"
-        for axis, value in _asked(context).items()
+        for axis, value in _requested(context).items()
         if rank.modes.get(axis, value) != value
     ]
     carried = (rank.transport or "").split("/")[0]
@@ -239,7 +239,8 @@ def _fell_back(context: CheckContext, rank: RankResult) -> str:
 
 def _unreported(context: CheckContext, rank: RankResult) -> str:
     """Return what the case asks for and the rank says nothing of."""
-    words = [f"{axis} {value}" for axis, value in _asked(context).items() if axis not in rank.modes]
+    asked = _requested(context)
+    words = [f"{axis} {value}" for axis, value in asked.items() if axis not in rank.modes]
     if _between_gpus(context) and rank.transport is None:
         words.append("transport")
     return ", ".join(words)
@@ -286,13 +287,13 @@ MODE_CHECKS: tuple[Check, ...] = (
     Check(
         "mode_used", FAIL, "rank", _fell_back, NOTHING,
         lambda c: f"every trainer runs as the case asks: {c.case.mode}",
-        applies=lambda c: bool(_asked(c)) or _between_gpus(c),
+        applies=lambda c: bool(_requested(c)) or _between_gpus(c),
         from_rank=True,
     ),
     Check(
         "mode_reported", WARN, "rank", _unreported, NOTHING,
         "every trainer reports whether each requested option was used",
-        applies=lambda c: bool(_asked(c)) or _between_gpus(c),
+        applies=lambda c: bool(_requested(c)) or _between_gpus(c),
         from_rank=True,
     ),
     Check(

@@ -64,7 +64,7 @@ def accept(
     context = measuring.AcceptanceContext(
         where,
         catalog,
-        {} if dry_run else common.reach(where),
+        {} if dry_run else common.targets(where),
         read_only if dry_run else common.open_warehouse,
         common.spool(),
         getpass.getuser(),

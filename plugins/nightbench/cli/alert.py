@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,6 @@ from nightbench.alerts.channels import channels_of
 from nightbench.cli import common
 from nightbench.cli.alert_groups import (
     LIVE,
-    acted_on,
     cause_of,
     others_of,
     others_of_cause,
@@ -28,32 +26,20 @@ from nightbench.cli.bisect import lines_of
 from nightbench.cli.common import FAILED, out, say
 from nightbench.cli.nights import say_overdue
 from nightbench.cli.selection import Selection
+from nightbench.config.validate import parsed
 from nightbench.core.errors import UserError
-from nightbench.core.hours import moment
 from nightbench.core.model import HistoryPoint
 from nightbench.core.model.experiments import LIVE as LIVE_EXPERIMENTS
 from nightbench.core.model.experiments import ExperimentKind
-from nightbench.core.printable import has_control_characters, shown
 
 if TYPE_CHECKING:
-    from nightbench.warehouse import Triage, Warehouse
+    from nightbench.warehouse import Warehouse
 
 app = typer.Typer(help="List alerts, show them, and change their state.")
 
 
-def _text(option: typer.CallbackParam, value: str) -> str:
-    """Return a text that will be stored; refuse control characters, as the alert's page does."""
-    if has_control_characters(value):
-        raise UserError(
-            f"{option.opts[0]}: found {shown(value)} with a control character; expected none"
-        )
-    return value
-
-
 AlertArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")]
-WhyOption = Annotated[
-    str, typer.Option("--why", help="Reason, kept in the alert's history.", callback=_text)
-]
+WhyOption = Annotated[str, typer.Option("--why", help="Reason, kept in the alert's history.")]
 GroupOption = Annotated[
     bool, typer.Option("--group", help="Apply the change to all alerts of the same cause.")
 ]
@@ -107,9 +93,7 @@ def ack(
     json: common.JsonOption = False,
 ) -> None:
     """Acknowledge an alert: someone is working on it."""
-    _change(
-        alert, json, lambda triage, one: triage.move(one, "acknowledged", why), group, ("open",)
-    )
+    _change(alert, "acknowledge", json, why=why, group=group)
 
 
 @app.command()
@@ -120,7 +104,7 @@ def resolve(
     json: common.JsonOption = False,
 ) -> None:
     """Mark an alert as fixed; if the drop continues, it is reported again."""
-    _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
+    _change(alert, "resolve", json, why=why, group=group)
 
 
 @app.command()
@@ -134,14 +118,13 @@ def dismiss(
     json: common.JsonOption = False,
 ) -> None:
     """Close an alert for good; it stays silent until the series drops further."""
-    given = reason.replace("-", "_")
-    _change(alert, json, lambda triage, one: triage.move(one, "dismissed", why, given), group)
+    _change(alert, "dismiss", json, why=why, group=group, reason=reason)
 
 
 @app.command()
 def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = False) -> None:
     """Reopen an alert; it keeps its history."""
-    _change(alert, json, lambda triage, one: triage.move(one, "open", why))
+    _change(alert, "reopen", json, why=why)
 
 
 @app.command()
@@ -155,22 +138,19 @@ def snooze(
     json: common.JsonOption = False,
 ) -> None:
     """Send no message until a time; an alert that is still open then is reported again."""
-    wakes = moment(until, datetime.now(UTC))
-    _change(alert, json, lambda triage, one: triage.snooze(one, wakes, why), group)
+    _change(alert, "snooze", json, why=why, group=group, until=until)
 
 
 @app.command()
 def assign(
     alert: AlertArgument,
-    owner: Annotated[
-        str, typer.Option("--owner", help='New owner; "" removes it.', callback=_text)
-    ],
+    owner: Annotated[str, typer.Option("--owner", help='New owner; "" removes it.')],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
     """Set the owner of an alert."""
-    _change(alert, json, lambda triage, one: triage.assign(one, owner, why), group)
+    _change(alert, "assign", json, why=why, group=group, owner=owner)
 
 
 @app.command("test")
@@ -204,34 +184,23 @@ def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -
         raise typer.Exit(FAILED)
 
 
-def _change(
-    alert: int,
-    json: bool,
-    act: Callable[[Triage, int], str],
-    group: bool = False,
-    states: Sequence[str] = LIVE,
-) -> None:
-    """Apply a change to an alert, or to all of its group that are in one of `states`."""
+def _change(alert: int, name: str, json: bool, **given: str | bool) -> None:
+    """Apply an action to an alert, or to all of its group whose state allows it."""
     from nightbench.warehouse import Triage
+    from nightbench.warehouse.alert_actions import ACTIONS, apply_change
 
-    others: list[int] = []
-    if group:
-        with common.reader() as warehouse:
-            others = [
-                row["alert_id"]
-                for row in others_of_cause(warehouse, alert)
-                if row["state"] in states
-            ]
+    action, group = ACTIONS[name], list[dict[str, Any]]()
+    change = parsed(action.request, given)
+    with common.reader() as warehouse:
+        row = warehouse.alerts.get(alert)
+        if change.group:
+            group = [row, *others_of_cause(warehouse, alert)]
     with closing(common.open_warehouse("nightbench_triage")) as connection:
-        triage = Triage(connection, getpass.getuser())
-        act(triage, alert)
-        refused = acted_on(others, lambda one: act(triage, one))
+        changed = apply_change(change, action, Triage(connection, getpass.getuser()), row, group)
     with common.reader() as warehouse:
         _show(warehouse, alert, json)
-    if group and not json:
-        out.print(f"and {len(others) - len(refused)} more of its group")
-    if refused:
-        raise UserError("\n".join(refused))
+    if change.group and not json:
+        say(f"{changed} of {len(group)} alerts of its group were changed")
 
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -83,19 +83,6 @@ def others_of(others: Sequence[Row]) -> list[str]:
     if len(others) > SHOWN:
         lines.append(f"  and {len(others) - SHOWN} more: --json lists all")
     return [*lines, ""]
-
-
-def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str]:
-    """Apply a change to each alert; return the refusals as texts."""
-    from nightbench.warehouse import MoveRefused
-
-    refused = []
-    for alert_id in alert_ids:
-        try:
-            act(alert_id)
-        except MoveRefused as error:
-            refused.append(str(error))
-    return refused
 
 
 def what(row: Row) -> str:

@@ -45,9 +45,9 @@ def cancel(
     if _has_ended(found):
         say(f"{found.run_id} had ended at {document['ended_at']}: nothing was changed")
         return
-    measured_elsewhere = found.is_steered()
+    measured_elsewhere = found.is_controlled()
     dag_id, dag_run_id = (str(document.get(key) or "") for key in ("dag_id", "dag_run_id"))
-    api = _steering(dag_run_id) if dag_id and dag_run_id else None
+    api = _airflow_of(dag_run_id) if dag_id and dag_run_id else None
     state = (api.dag_run(dag_id, dag_run_id) or {}).get("state") if api else None
     # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
     _record_cancelled(found, begun=False)
@@ -55,7 +55,7 @@ def cancel(
         api.fail_run(dag_id, dag_run_id)
         say(f"Airflow ends its DAG run {dag_run_id}")
     where = common.cluster_of(document["cluster"])
-    report = asyncio.run(gang.cancel_run(found.run_id, where, common.reach(where), CANCEL_REASON))
+    report = asyncio.run(gang.cancel_run(found.run_id, where, common.targets(where), CANCEL_REASON))
     for node, pids in report.killed.items():
         say(f"{node}: {len(report.stopped[node])} agents stopped, {len(pids)} processes ended")
     _record_cancelled(found, begun=True)
@@ -69,7 +69,7 @@ def cancel(
         say(f"To see the measured cases: nightbench results --run {found.run_id}")
 
 
-def _steering(dag_run_id: str) -> AirflowApi | None:
+def _airflow_of(dag_run_id: str) -> AirflowApi | None:
     """Return the API of the Airflow that controls a DAG run, or None if it does not answer.
 
     Raises:
@@ -113,14 +113,14 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
     going, errors = [], ItemErrors()
     for each in spool.runs():
         with errors.of(f"run {each.run_id}"):
-            going += [each] if _goes_on(each) else []
+            going += [each] if _is_unfinished(each) else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"RUN: found none; expected one that has not ended: {names}")
     return going[0]
 
 
-def _goes_on(run: RunSpool) -> bool:
+def _is_unfinished(run: RunSpool) -> bool:
     return not run.has_ended and any(run.outcome(x["case_id"]) is None for x in run.planned())
 
 
@@ -155,14 +155,14 @@ def _cancel_experiment(name: str) -> bool:
     compared = [each for each in found if not (each.folder / "steps").exists()]
     results = [saved_result(each) for each in compared]
     was_live = row is not None and row["state"] in LIVE
-    if results and all(results) and not (was_live or any(each.is_steered() for each in found)):
+    if results and all(results) and not (was_live or any(each.is_controlled() for each in found)):
         at = max(str(result["ended_at"]) for result in results if result)
         say(f"{name} had ended at {at}: nothing was changed")
         return True
     document = found[0].run() or {}
     request = document["request"]
     cluster = common.cluster_of(request.get("cluster") or document["cluster"])
-    targets, limit = common.reach(cluster), time.monotonic() + CANCEL_TIMEOUT_S
+    targets, limit = common.targets(cluster), time.monotonic() + CANCEL_TIMEOUT_S
     while True:
         # Listed again each time: its process may have begun another launch, or another comparison.
         for each in _folders(spool, name):
@@ -213,7 +213,7 @@ def _move(experiment_id: int) -> None:
 def _released(spool: Spool, name: str) -> bool:
     """Wait a little for the measuring process to end; return False if it continues."""
     limit = time.monotonic() + CANCEL_RETRY_S
-    while any(each.is_steered() for each in _folders(spool, name)):
+    while any(each.is_controlled() for each in _folders(spool, name)):
         if time.monotonic() > limit:
             return False
         time.sleep(0.1)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nightbench.gang import SshTarget
     from nightbench.gang.hostkeys import HostKey
 
-app = typer.Typer(help="Make YAML, host keys and wheels of a cluster.", no_args_is_help=True)
+app = typer.Typer(help="Create a cluster's YAML file, host keys and wheels.", no_args_is_help=True)
 
 AT_ONCE = 16
 """Hosts that are scanned at the same time."""
@@ -50,14 +50,14 @@ _STYLES = {"new": "yellow", "same": "green", "by authority": "green"}
 
 @app.command("from")
 def from_inventory(
-    source: Annotated[Inventory, typer.Argument(help="Kind of the inventory.")],
+    source: Annotated[Inventory, typer.Argument(help="Format of the inventory.")],
     cluster: Annotated[str, typer.Argument(help="Name of the cluster.")],
     ssh_conn_id: Annotated[
         str,
         typer.Option("--ssh-conn-id", metavar="ID", help="Airflow Connection with user and key."),
     ],
     file: Annotated[
-        typer.FileText, typer.Option("--file", "-f", help="File of the inventory.")
+        typer.FileText, typer.Option("--file", "-f", help="Inventory file to read.")
     ] = "-",  # type: ignore[assignment]  # opened by typer
     group: Annotated[
         str, typer.Option("--group", "-g", help="Ansible group whose hosts to include.")
@@ -86,7 +86,9 @@ def from_inventory(
 @app.command()
 def scan(
     cluster: common.ClusterArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept new keys unasked.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Accept new keys without a question.")
+    ] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,7 +148,7 @@ class _Scan:
             working.write_text(self._text, encoding="utf-8")
             # Logins to jump hosts check the keys that are known so far, and no others.
             cluster = dataclasses.replace(self._cluster, known_hosts=str(working))
-            reached = common.reach(cluster)
+            reached = common.targets(cluster)
             targets = {k: each for k, each in reached.items() if isinstance(each, SshTarget)}
             levels = _levels(targets)
             names = sorted({name for level in levels for name in level})
@@ -342,7 +344,7 @@ def _machines(where: Cluster) -> list[str]:
     if stated:
         return sorted(set(stated))
     try:
-        found = asyncio.run(machines_of_nodes(where, common.reach(where)))
+        found = asyncio.run(machines_of_nodes(where, common.targets(where)))
     except UserError as error:
         raise UserError(
             f"the CPU architecture of the nodes is unknown: {error}. Set `machine` for the nodes "

@@ -192,7 +192,7 @@ def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     return clusters.cluster_of(name, catalog, files=True)
 
 
-def reach(cluster: Cluster) -> dict[str, Target]:
+def targets(cluster: Cluster) -> dict[str, Target]:
     """Return how the nodes of a cluster are reached, from Airflow's Connections.
 
     Raises:
@@ -300,7 +300,7 @@ def no_warehouse() -> str:
     )
 
 
-def past(cluster: str) -> dict[str, CaseHistory]:
+def known_case_histories(cluster: str) -> dict[str, CaseHistory]:
     """Return the times that earlier runs took for the cases on a cluster; empty without runs.
 
     The times are from the warehouse, or from runs in the spool if it does not answer.
@@ -314,7 +314,7 @@ def past(cluster: str) -> dict[str, CaseHistory]:
 
 def history(cluster: str) -> dict[str, float]:
     """Return the seconds that each case usually takes on a cluster; empty without earlier runs."""
-    known = past(cluster)
+    known = known_case_histories(cluster)
     return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
 
 

@@ -316,7 +316,7 @@ def follow_spool(run: RunSpool) -> None:
     """
     with common.live_view(run) as view:
         while not run.has_ended:
-            if run.is_steered() is False:
+            if run.is_controlled() is False:
                 time.sleep(STATE_INTERVAL_S)  # it records its end after its last case
                 if not run.has_ended:
                     raise UserError(

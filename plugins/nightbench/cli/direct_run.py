@@ -15,8 +15,9 @@ from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import JobSpec, RunKind
+from nightbench.core.run_plan import make_plan
 from nightbench.core.sentences import sentences
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import RunSpool, Spool, plans
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
@@ -42,10 +43,9 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     """Measure a plan over SSH from this process; return whether the user interrupted it."""
     from nightbench.gang import case_runner
     from nightbench.night.code_snapshot import shipment_of_now
-    from nightbench.spool import plans
 
     common.home().make()
-    targets = common.reach(chosen.cluster)
+    targets = common.targets(chosen.cluster)
     folder = plans.store_plan(plan, common.spool())
     run_id = plan.run.run_id
     say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, without a scheduler")
@@ -66,7 +66,7 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
                 at_once=chosen.cluster.parallel_cases,
             )
         if plan.pairs:
-            _measure_beside(chosen, plan, targets)
+            _measure_with_references(chosen, plan, targets)
     except KeyboardInterrupt:
         interrupted = True
     plans.mark_ended(folder)
@@ -75,10 +75,10 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     return interrupted
 
 
-def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
+def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
     """Measure cases next to their reference builds; report and leave out those that cannot be."""
     from nightbench.experiments.engine import experiment_context
-    from nightbench.experiments.measure_pairs import measure_pairs
+    from nightbench.experiments.reference_measuring import measure_references
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import case_runner
 
@@ -94,8 +94,8 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]
             until=plan.jobs[0].deadline if plan.jobs else None,
         )
         reporter = ComparisonReporter(say)
-        work = measure_pairs(plan, spool, context, reporter, common.open_warehouse)
-        with spool.run(plan.run.run_id).steered():
+        work = measure_references(plan, spool, context, reporter, common.open_warehouse)
+        with spool.run(plan.run.run_id).controlled():
             found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except UserError as error:
         warn(f"not measured next to a reference build: {error}")
@@ -107,10 +107,9 @@ def _measure_beside(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]
 
 def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     """Plan a run that begins now, within the cluster's hours, or the suite's with --night."""
-    from nightbench.core.run_plan import make_plan
     from nightbench.night import planning
 
-    past = common.past(chosen.cluster.name)
+    past = common.known_case_histories(chosen.cluster.name)
     night = deadline = None
     if chosen.night:
         night = planning.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)

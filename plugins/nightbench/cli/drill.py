@@ -41,8 +41,13 @@ def drill(
         str | None, typer.Option("--case", metavar="SLUG", help="[default: the suite's first]")
     ] = None,
     cluster: common.ClusterOption = None,
-    size: Annotated[str, typer.Option(metavar="PERCENT", help="Drop of the throughput.")] = "20%",
-    nights: Annotated[int, typer.Option(min=2, max=400, help="Largest number of nights.")] = 14,
+    size: Annotated[
+        str,
+        typer.Option(metavar="PERCENT", help="Size of the throughput drop that the drill injects."),
+    ] = "20%",
+    nights: Annotated[
+        int, typer.Option(min=2, max=400, help="Most nights to measure before the drill gives up.")
+    ] = 14,
     before: Annotated[
         int | None,
         typer.Option(
@@ -141,7 +146,7 @@ def _measure(
         planning.open_now(drill.cluster, datetime.now(UTC))
     common.home().make()
     store_drill(drill, request, getpass.getuser())
-    targets, shipment = common.reach(drill.cluster), common.shipment(drill.cluster)
+    targets, shipment = common.targets(drill.cluster), common.shipment(drill.cluster)
     reporter = ComparisonReporter(experiment_common.sayer(json))
     reporter.say(
         f"{drill.drill_id}: {drill.case_id} on {drill.cluster.name}, up to {drill.nights} nights; "
@@ -150,7 +155,7 @@ def _measure(
     )
     judged: list[DrillNight] = []
     try:
-        with drill.folder.steered():
+        with drill.folder.controlled():
             for number in range(1, drill.nights + 1):
                 measure_night(
                     drill, number, targets, shipment, reporter.gang_event, reporter.refresh

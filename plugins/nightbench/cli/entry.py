@@ -24,7 +24,7 @@ def main() -> None:
         sys.exit(130)
     except ModuleNotFoundError as error:
         from nightbench.config.control_plane import ONLY_LOCAL, how_to_install
-        from nightbench.core.own_files import CHECKOUT
+        from nightbench.core.package_files import CHECKOUT
 
         missing = (error.name or "").partition(".")[0]
         if CHECKOUT or missing == "nightbench":

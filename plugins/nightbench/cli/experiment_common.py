@@ -110,7 +110,7 @@ def context_of(chosen: Chosen, *, outside_hours: bool) -> ExperimentContext:
     from nightbench.experiments.engine import experiment_context
 
     common.home().make()
-    targets, connect = common.reach(chosen.cluster), common.open_warehouse
+    targets, connect = common.targets(chosen.cluster), common.open_warehouse
     return experiment_context(
         chosen.suite, chosen.cluster, chosen.catalog, targets, connect, outside_hours=outside_hours
     )

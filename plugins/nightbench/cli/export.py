@@ -20,12 +20,12 @@ from nightbench.cli.detect import STANDARD_INPUT, show_reports
 from nightbench.config import find_suites, locations
 from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.config.suites import readable_suites
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
 from nightbench.core.printable import shown
 from nightbench.core.prometheus import prometheus_text
-from nightbench.core.whole_files import replaced
 
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryReport
@@ -154,7 +154,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
     count = 0
     with (
         common.reader() as warehouse,
-        replaced(file) as beside,
+        replaced_file(file) as new,
         common.progress_bar(
             TextColumn("{task.fields[rows]}", markup=False), TimeElapsedColumn()
         ) as progress,
@@ -162,7 +162,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
         stored = warehouse.exports
         task = progress.add_task(f"{rows}, months", rows="")
         with (
-            closing(FORMATS[format_](beside, stored.columns(rows), about)) as target,
+            closing(FORMATS[format_](new, stored.columns(rows), about)) as target,
             closing(stored.batches(rows, chosen)) as batches,
         ):
             for batch in batches:
@@ -188,8 +188,8 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
     # An empty file is right where nothing is measured: a missing one would keep old figures.
-    with replaced(file) as beside:
-        beside.write_text("".join(prometheus_text(rows)), encoding="utf-8")
+    with replaced_file(file) as new:
+        new.write_text("".join(prometheus_text(rows)), encoding="utf-8")
     say(f"{len(rows):,} series in {file}")
 
 
@@ -224,8 +224,8 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
             warn(f"left out, imported without repeats: {case_id}")
             continue
         path = folder / f"{case_id}.log"
-        with replaced(path) as beside:
-            beside.write_text("".join(mlperf_lines(measurement, own)), encoding="utf-8")
+        with replaced_file(path) as new:
+            new.write_text("".join(mlperf_lines(measurement, own)), encoding="utf-8")
         say(f"{path}: {len(own)} repeats; read it by: nightbench parse mlperf {path} --warmup 0")
 
 
@@ -241,10 +241,8 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
         nodes = {row["node"]: row["fingerprint_id"] for row in causes.nodes([case], [run])}
         known = causes.fingerprints({each for each in nodes.values() if each})
         fingerprints = {node: known[each] for node, each in nodes.items() if each in known}
-    with replaced(file) as beside:
-        lacks = write_bundle(
-            beside, common.spool().run(run), measurements[0], repeats, fingerprints
-        )
+    with replaced_file(file) as new:
+        lacks = write_bundle(new, common.spool().run(run), measurements[0], repeats, fingerprints)
     say(f"{file}: {case} of {run}; its README.md says how to measure it again")
     if lacks is not None:
         warn(f"the bundle is not complete: {lacks}")

@@ -65,7 +65,7 @@ def grade(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="With --policy: first night that counts (2026-03-31)."),
+        typer.Option("--since", help="With --policy: first night of the backtest (2026-03-31)."),
     ] = None,
     history: Annotated[
         Path | None,
@@ -135,23 +135,23 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return a grade's cells: injected, detected, of how many, rate, interval, delay, limit."""
-    falls, rate, limit = not _is_quiet(row), row["rate"], row["limit_value"]
-    unit = "{:.0%}" if falls else "{:.1f} in 1,000"
-    bound = "{:.0%}" if falls else "{:.1f}"
+    detects, rate, limit = not _counts_false_alarms(row), row["rate"], row["limit_value"]
+    unit = "{:.0%}" if detects else "{:.1f} in 1,000"
+    bound = "{:.0%}" if detects else "{:.1f}"
     delay = row["median_delay"]
     known = rate is not None
     return (
-        f"{row['measure']} slower" if falls else "nothing (false alarms)",
+        f"{row['measure']} slower" if detects else "nothing (false alarms)",
         str(row["hits"]),
-        f"{row['trials']:,}" + ("" if falls else " nights"),
+        f"{row['trials']:,}" + ("" if detects else " nights"),
         unit.format(rate) if known else "-",
         f"{bound.format(row['low'])} to {bound.format(row['high'])}" if known else "-",
         "-" if delay is None else f"{delay:g} night{'' if delay == 1 else 's'}",
-        "-" if limit is None else f"{'at least' if falls else 'at most'} {bound.format(limit)}",
+        "-" if limit is None else f"{'at least' if detects else 'at most'} {bound.format(limit)}",
     )
 
 
-def _is_quiet(row: Row) -> bool:
+def _counts_false_alarms(row: Row) -> bool:
     from nightbench.detection.grading import FALSE_ALARMS
 
     return bool(row["measure"] == FALSE_ALARMS)
@@ -258,7 +258,7 @@ def _show(
     proposed: Mapping[str, Any],
     since: datetime | None,
 ) -> None:
-    from nightbench.alerts.replay import apart
+    from nightbench.alerts.replay import only_in
 
     span = f" since {since:%Y-%m-%d}" if since else ""
     say(f"{found.nights:,} nights of {found.series} series replayed{span}.")
@@ -278,11 +278,11 @@ def _show(
     if found.proposed is None:
         _list("Raised", found.current.raised)
     else:
-        _list("Only with the current policy", apart(found.current.raised, found.proposed.raised))
-        _list("Only with the proposed policy", apart(found.proposed.raised, found.current.raised))
+        _list("Only with the current policy", only_in(found.current.raised, found.proposed.raised))
+        _list("Only with the proposed policy", only_in(found.proposed.raised, found.current.raised))
     for name, side in sides:
         for known in side.missed:
-            say(f"missed, {name}: alert {known.alert_id}, {_where(known)}")
+            say(f"missed, {name}: alert {known.alert_id}, {_alert_text(known)}")
 
 
 _ROWS: Mapping[str, Callable[[Score], str]] = {
@@ -317,7 +317,7 @@ def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
         say(f"  and {len(alerts) - _SHOWN} more: --json lists them")
 
 
-def _where(known: LabelledAlert) -> str:
+def _alert_text(known: LabelledAlert) -> str:
     return f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
 
 
@@ -342,12 +342,14 @@ def document(
         "nights": found.nights,
         "labelled": len(found.labelled),
         "policies": {name: _plain(policy) for name, policy in policies.items()},
-        "current": _side(found.current),
-        "proposed": _side(found.proposed) | {"policy": dict(proposed)} if found.proposed else None,
+        "current": _json_of(found.current),
+        "proposed": _json_of(found.proposed) | {"policy": dict(proposed)}
+        if found.proposed
+        else None,
     }
 
 
-def _side(side: Score) -> dict[str, Any]:
+def _json_of(side: Score) -> dict[str, Any]:
     return {
         "raised": [
             dataclasses.asdict(alert) | {"label": side.labels.get(place)}

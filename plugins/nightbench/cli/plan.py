@@ -14,6 +14,7 @@ from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, durat
 from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, PlannedPair, Suite
+from nightbench.core.run_plan import nodes_of, resolve, zone_of
 from nightbench.core.sentences import sentence
 
 app = typer.Typer()
@@ -51,7 +52,9 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="With --night: a time in it (2026-11-21T22:00)."),
+        typer.Option(
+            "--at", metavar="TIME", help="With --night: a time in that night (2026-11-21T22:00)."
+        ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -69,8 +72,6 @@ def plan(
 
 
 def _show_cases(chosen: Chosen, *, json: bool) -> None:
-    from nightbench.core.run_plan import resolve
-
     given = (chosen.suite, chosen.cluster, chosen.catalog)
     cases = chosen.suite.cases
     jobs = [resolve(case, *given, "plan") for case in cases]
@@ -154,12 +155,11 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 
 def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     """Print the cases that fit in the current or next night, and those that do not."""
-    from nightbench.core.run_plan import nodes_of, zone_of
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
-    past = common.past(cluster.name)
+    past = common.known_case_histories(cluster.name)
     night = plan_night(suite, cluster, chosen.catalog, past, _begin_of(suite, cluster, at, place))
     nodes = {
         case.case_id: [node.name for node in nodes_of(case, suite, cluster, chosen.catalog)]
@@ -195,7 +195,7 @@ def _show(
     nodes: Mapping[str, list[str]],
     place: tzinfo,
 ) -> None:
-    from nightbench.night.night_pairs import beside
+    from nightbench.night.reference_plan import pair_text
 
     def minute(at: datetime) -> str:
         return f"{at.astimezone(place):%Y-%m-%d %H:%M}"
@@ -219,7 +219,7 @@ def _show(
     _say_by_reason("left out", {name: sentence(why) for name, why in night.left_out.items()})
     chosen = [pair for pair in night.pairs if pair.left_out is None]
     for pair in chosen:
-        say(f"reference: {beside(pair)}, {duration(pair.seconds)}")
+        say(f"reference: {pair_text(pair)}, {duration(pair.seconds)}")
     for pair in night.pairs:
         if pair.left_out is not None:
             say(f"not measured next to its reference: {pair.case_id}: {sentence(pair.left_out)}")
@@ -238,7 +238,7 @@ def _show(
     if count:
         words += f"{count} of {len(night.entries)} cases end by {minute(night.end)}"
     else:
-        words += f"none of {len(night.entries)} cases fits"
+        words += f"none of {len(night.entries)} cases fits into the night"
     if window.end is None:
         since = f" (by its schedule, {suite.schedule})" if suite.schedule else ""
         say(f"{words}; nothing limits it{since}")

@@ -21,7 +21,7 @@ from nightbench.core.code_digest import layers
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model.catalog import MACHINES
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 from nightbench.local.home import uv_env
 
 app = typer.Typer()
@@ -39,7 +39,7 @@ def init(
     """
     files = {file.relative_to(_TEMPLATE): file for file in sorted(_TEMPLATE.rglob("*.*"))}
     # The two nodes of `nightbench up`: a first suite runs before there is a cluster.
-    files[Path("clusters/local.yaml")] = own_folder("dags") / "clusters" / "local.yaml"
+    files[Path("clusters/local.yaml")] = package_folder("dags") / "clusters" / "local.yaml"
     left: list[tuple[Path, Path, bytes]] = []
     root = _repository(folder)
     for name, file in files.items():

@@ -40,7 +40,7 @@ def publish(
     made = SiteFolder(folder)
     with closing(common.open_warehouse("nightbench_reader")) as connection:
         count = SiteWriter(suites, SiteRepository(connection, suites), made, url).write()
-    say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.said}")
+    say(f"{made.root}: {count:,} series of {len(suites)} suites; {made.summary}")
     if not count:
         say("no night of these suites has a median yet; manual runs are not published")
     say(f"{time.monotonic() - began:.1f} s; open {made.root}/index.html")

@@ -6,9 +6,9 @@ from pathlib import Path
 from nightbench.cli import common
 from nightbench.cli.common import say
 from nightbench.cli.results import addresses_to_share
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
-from nightbench.core.whole_files import replaced
 from nightbench.report import from_warehouse, report_page, report_text
 
 
@@ -18,7 +18,7 @@ def write_report(run_id: str | None, path: Path) -> None:
     Raises:
         UserError: there is no such run, or the file has another suffix.
     """
-    from nightbench.night.run_digest import gather
+    from nightbench.night.run_report_data import gather
 
     if path.suffix not in (".html", ".md"):
         raise UserError(f"--report: found {shown(str(path))}; expected a file *.html or *.md")
@@ -36,6 +36,6 @@ def write_report(run_id: str | None, path: Path) -> None:
         made = gather(stored, chosen, rows, common.spool().run(chosen.run_id), notes)
     is_page = path.suffix == ".html"
     text = report_page(made, datetime.now(UTC)) if is_page else report_text(made)
-    with replaced(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replaced_file(path) as new:
+        new.write_text(text, encoding="utf-8")
     say(f"{path.absolute()}: {len(rows)} cases of {chosen.run_id}")

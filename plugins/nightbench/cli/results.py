@@ -13,7 +13,7 @@ from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
-from nightbench.night.bundles import build_bundle
+from nightbench.night.load_batch import build_load_batch
 from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
@@ -94,7 +94,7 @@ def clean(
 
     Exit codes:
 
-    - 0: all was removed.
+    - 0: everything was removed.
     - 1: an orphan still runs, or a node does not answer.
     """
     from nightbench import gang
@@ -107,7 +107,7 @@ def clean(
         where = common.cluster_of(name, known)
         try:
             shipment = common.shipment(where)
-            targets = common.reach(where)
+            targets = common.targets(where)
             swept = asyncio.run(gang.sweep(where, targets, shipment, kill=not dry_run))
             removed = {} if keep else asyncio.run(gang.clean(where, targets, shipment, keep_days))
         except UserError as error:
@@ -219,35 +219,35 @@ def _ended_directly(run: RunSpool) -> bool:
 
 def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
     """Return the rows of a run from its files; planned cases without one have status missing."""
-    bundle = build_bundle(spool.run(run_id))
-    measured = [case.measurement for case in bundle.cases if case.measurement is not None]
+    batch = build_load_batch(spool.run(run_id))
+    measured = [case.measurement for case in batch.cases if case.measurement is not None]
     errors = {
         case.case.case_id: repeat.record.error
-        for case in bundle.cases
+        for case in batch.cases
         for repeat in case.repeats
         if repeat.record.error
     }
-    rows = from_measurements(bundle.run, measured, planned=bundle.planned, errors=errors)
-    goes_on = not spool.run(run_id).has_ended
-    if goes_on:
+    rows = from_measurements(batch.run, measured, planned=batch.planned, errors=errors)
+    is_running = not spool.run(run_id).has_ended
+    if is_running:
         for row in rows:
             store = spool.run(run_id).latest(row["case_id"])
             if store is not None and store.outcome() is None:
                 row.update(status="running", verdict=None, quarantined=False, reasons=[])
     there = {row["case_id"] for row in rows}
-    absent = [planned for planned in bundle.planned if planned.case_id not in there]
+    absent = [planned for planned in batch.planned if planned.case_id not in there]
     missing = from_warehouse(
         {
             **planned.case.axes(),
             "case_id": planned.case_id,
             "run_id": run_id,
-            "run_kind": str(bundle.run.run_kind),
-            "cluster": bundle.run.cluster,
+            "run_kind": str(batch.run.run_kind),
+            "cluster": batch.run.cluster,
             "build_id": planned.build.build_id,
             "private_build": planned.private_build,
             "untried": planned.untried,
             "unit": planned.unit,
-            "status": "waiting" if goes_on else "missing",
+            "status": "waiting" if is_running else "missing",
             "n": 0,
             "quarantined": False,
         }
@@ -284,7 +284,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
         say(f"{'Python:':13} {', '.join(f'{line} {python}' for python, line in pythons)}")
     if note:
         warn(note)
-    say(f"report:       {_digest_file(run_id, rows)}")
+    say(f"report:       {_report_file(run_id, rows)}")
     for name, where in _addresses_of(run_id):
         say(f"{name + ':':13} {where}")
     return rows
@@ -369,9 +369,9 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
     return lines
 
 
-def _digest_file(run_id: str, rows: list[Row]) -> Path:
+def _report_file(run_id: str, rows: list[Row]) -> Path:
     """Write the reports of a run, and return the path of the Markdown one."""
-    from nightbench.night.run_digest import from_files, gather, keep_report
+    from nightbench.night.run_report_data import from_files, gather, keep_report
 
     place, folder = common.home(), common.spool().run(run_id)
     plan = read_plan(folder)

@@ -146,7 +146,7 @@ def _filled_tables(
     named: str, cluster: str | None, scale: str | None, only: list[str]
 ) -> tuple[str, str, list[tuple[SuiteTable, list[Cell]]]]:
     """Return suite and cluster as text, the scale, and the tables with their cells."""
-    from nightbench.night.run_digest import fill_tables
+    from nightbench.night.run_report_data import fill_tables
 
     catalog = common.catalog()
     path = suite_file(named, files=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from nightbench.config import locations
 from nightbench.config.schema import BuildFile
+from nightbench.core.atomic_files import atomic_file
 from nightbench.core.code_digest import file_digest
 from nightbench.core.complaints import Complaint, Key
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster, values
 from nightbench.core.model.clusters import PINNED
-from nightbench.core.whole_files import beside
 
 _DIGEST_LENGTH = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
@@ -149,7 +149,7 @@ def _stage(wheel: Path) -> Path:
     with locked_staging():
         place.parent.mkdir(exist_ok=True)
         if not place.exists():
-            with beside(place) as new:
+            with atomic_file(place) as new:
                 shutil.copyfile(wheel, new)
         os.utime(place)  # Its age counts from its last use.
     return place

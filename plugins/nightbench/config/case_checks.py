@@ -7,7 +7,7 @@ from nightbench.config.matrix import WrittenCase
 from nightbench.config.schema import SuiteFile
 from nightbench.core.capabilities import refusal_of
 from nightbench.core.complaints import Complaint, Key
-from nightbench.core.hours import Hours, meet
+from nightbench.core.hours import Hours, ever_overlap
 from nightbench.core.model import Build, Case, Catalog, Cluster
 from nightbench.core.variants import Refusal, variant_of
 
@@ -110,11 +110,11 @@ def check_reference(
 
 
 def check_hours(file: SuiteFile, cluster: Cluster | None, complaints: list[Complaint]) -> None:
-    """Complain of a window that the cluster's own hours never meet."""
+    """Complain of a window that the cluster's own hours never overlap."""
     if cluster is None or not (file.night.window and cluster.window):
         return
     hours = [Hours.parse(text) for text in (file.night.window, cluster.window)]
-    if not meet(hours):
+    if not ever_overlap(hours):
         message = (
             f'found "{file.night.window}", which never overlaps the hours of {cluster.name}, '
             f"{cluster.window}"

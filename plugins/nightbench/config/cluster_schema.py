@@ -100,7 +100,7 @@ class ClusterFile(v.StrictModel):
     cluster: v.DagName
     """Name of the cluster: the file's name without `.yaml`."""
     nodes: v.Some[NodeFile]
-    """Its nodes, in the order in which gangs fill them."""
+    """Nodes of the cluster, in the order in which gangs use them."""
     description: str = ""
     """Description in a sentence."""
     shared: bool = False
@@ -120,7 +120,8 @@ class ClusterFile(v.StrictModel):
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
-    """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
+    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment variables of
+    its processes."""
     slurm: SlurmPolicy | None = None
     """Launch gangs as jobs of Slurm [default: over SSH to each node]."""
     kubernetes: KubernetesPolicy | None = None
@@ -135,7 +136,7 @@ class ClusterFile(v.StrictModel):
     binding: Literal["numa", "none"] = "numa"
     """Processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
     limits: LimitsFile = LimitsFile()
-    """When, and how much at once, it is measured on."""
+    """Hours in which the cluster is measured, and how many cases at once."""
     compare: ComparePolicy = ComparePolicy()
     """Comparisons that people request (docs/compare.md)."""
     neighbours: NeighbourPolicy = NeighbourPolicy()

@@ -74,7 +74,7 @@ class LogFile(v.StrictModel):
     """Processes that write a log: only the first for all, only the last for all (as Megatron-LM
     does), or each its own [default: `first`, for `megatron` `last`]."""
     covers: Literal["all", "device"] = "all"
-    """Devices that a throughput in it counts: all devices of the log, or one."""
+    """Devices that a throughput in the log covers: all devices, or one."""
     pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = None
     """For the format `regex`: with named groups."""
     time_unit: Literal["s", "ms", "us"] | None = None
@@ -93,9 +93,10 @@ class ModelFile(v.StrictModel):
     workload: v.Name
     """`llama`, `gpt2`, `mixtral`, …: a workload that states model FLOPs."""
     scale: v.Name = "full"
-    """Its scale, whose parameters the formulas take."""
+    """Scale of the model, whose parameters the formulas use."""
     params: dict[v.Text, int | float] = Field({})
-    """Those of them that differ in the script: `sequence_length`, `vocabulary`, `layers`, …"""
+    """Parameters of the scale that are different in the script: `sequence_length`, `vocabulary`,
+    `layers`, …"""
 
 
 class CommandFile(v.StrictModel):
@@ -105,25 +106,25 @@ class CommandFile(v.StrictModel):
     """Program and arguments, started without a shell. Placeholders in braces, `{rank}`, are listed
     in docs/scripts.md."""
     log: LogFile
-    """How its values are read."""
+    """How values are read from the script's log."""
     unit: v.Name
     """Unit of work, in the plural: `images`, `tokens`."""
     launch: Literal["device", "node", "head"] = "device"
-    """How often it is started: for each device, for each node, or on the first node alone (mpirun,
-    horovodrun)."""
+    """How often the script is started: for each device, for each node, or on the first node alone
+    (mpirun, horovodrun)."""
     folder: v.Text | None = None
-    """Its working directory on the nodes, whose repository and commit are recorded [default: a new
-    one for each launch]."""
+    """Working directory of the script on the nodes, whose repository and commit are recorded
+    [default: a new one for each launch]."""
     prefix: v.Text | None = None
     """Virtual environment on the nodes: `{python}` is its interpreter, and its `bin` comes first on
     the PATH [default: the agent's interpreter]."""
     env: dict[v.EnvName, Word] = Field({})
-    """Its environment variables, with placeholders too."""
+    """Environment variables of the script; placeholders are replaced."""
     units_per_example: v.Count = 1
     """Units of work in an example: tokens of a sequence."""
     model: ModelFile | None = None
-    """Model that it trains. Nightbench then computes model FLOPs and MFU of the cases by its own
-    formulas from the measured throughput."""
+    """Model that the script trains. Nightbench then computes model FLOPs and MFU of the cases by
+    its own formulas from the measured throughput."""
 
 
 _STARTED: dict[str, tuple[str, Literal["fill", "spread"]]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nightbench.config.airflow_provider import SECTION, SETTINGS, variable
 from nightbench.config.locations import home_folder
-from nightbench.core.own_files import CHECKOUT
+from nightbench.core.package_files import CHECKOUT
 
 MARK = "NIGHTBENCH_STACK"
 """Environment variable that every process of `nightbench up` carries; its value is the home."""

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from nightbench.config.compare_builds import MERGE_BASE, committed
-from nightbench.config.request_fields import Line, Names, Short, Switch, option, options_of
+from nightbench.config.request_fields import Line, Names, Short, Switch, option, refuse_unknown
 from nightbench.config.validate import checked
-from nightbench.core.complaints import one_of
-from nightbench.core.errors import UserError
 from nightbench.core.model import Reason
 
 LEAST_ROUNDS = 3
@@ -78,8 +76,7 @@ class CompareRequest:
         Raises:
             UserError: a field is unknown or missing, or holds what it cannot.
         """
-        if unknown := sorted(set(params) - set(options_of(cls))):
-            raise UserError(f"{unknown[0][:80]}: {one_of(unknown[0], options_of(cls))}")
+        refuse_unknown(params, cls)
         known = dict(params)
         if not known.get("a") and (of := committed(str(known.get("b", "")))):
             known["a"] = f"{known['b'].partition('=')[0]}=commit:{of[0]}@{MERGE_BASE}"

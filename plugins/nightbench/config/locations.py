@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
-from nightbench.core.own_files import CHECKOUT, own_folder
+from nightbench.core.package_files import CHECKOUT, package_folder
 from nightbench.core.printable import escaped
 
 DAG_FILE = Path("dags/nightbench_dags.py")
@@ -28,18 +28,18 @@ def dags_folder() -> Path:
         return Path(named)
     here = Path.cwd()
     found = (folder for folder in (here, *here.parents) if (folder / DAG_FILE).is_file())
-    return next(found, own_folder("dags"))
+    return next(found, package_folder("dags"))
 
 
 def dag_files() -> Path:
     """The folder of the files that Airflow reads: the project's own, else the package's."""
     own = dags_folder() / DAG_FILE
-    return own.parent if own.is_file() else own_folder("dags")
+    return own.parent if own.is_file() else package_folder("dags")
 
 
 def benchmarks_folder() -> Path:
     """The tree that is shipped to the nodes; `NIGHTBENCH_BENCHMARKS` names another one."""
-    return Path(os.environ.get("NIGHTBENCH_BENCHMARKS") or own_folder("benchmarks"))
+    return Path(os.environ.get("NIGHTBENCH_BENCHMARKS") or package_folder("benchmarks"))
 
 
 def home_folder() -> Path:

@@ -1,13 +1,14 @@
 """Fields of requests. A request's class gives reader, form, and the help of options."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from nightbench.config.validate import fields_of
-from nightbench.core.complaints import describe
+from nightbench.core.complaints import describe, one_of
+from nightbench.core.errors import UserError
 
 MOST_NAMES = 2000
 """Entries of one field: a suite has no more cases."""
@@ -45,6 +46,17 @@ def schema_of(request: Any, required: Sequence[str]) -> dict[str, Any]:
         "required": [*required],
         "additionalProperties": False,
     }
+
+
+def refuse_unknown(params: Iterable[str], *requests: Any) -> None:
+    """Refuse a param that is a field of none of the requests.
+
+    Raises:
+        UserError: it names the field that was meant.
+    """
+    known = [name for request in requests for name in options_of(request)]
+    for name in sorted(set(params).difference(known)):
+        raise UserError(f"{name[:80]}: {one_of(name, known)}")
 
 
 def given(request: Any, params: Mapping[str, Any]) -> dict[str, Any]:

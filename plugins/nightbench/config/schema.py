@@ -69,7 +69,7 @@ class RepeatsFile(v.StrictModel):
     min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
     """Good repeats before the interval is looked at."""
     max: v.Count = 15
-    """Repeats after which it ends as it is."""
+    """Largest number of repeats: the case then ends, however wide its interval is."""
     confidence: v.Percentage | None = None
     """No more repeats once the relative 95 % half-width is at most this; always to be given."""
 
@@ -117,7 +117,8 @@ class ProtocolFile(v.StrictModel):
     repeats: Repeats = Field(
         default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None)
     )
-    """Fresh launches of the gang; their median counts. A mapping: until it is sure enough."""
+    """Launches of the gang; their median counts. A mapping: launches until the median's interval is
+    narrow enough."""
     min_seconds: v.Duration = 0.0
     """The window continues after `measured_steps` until it is this long."""
 
@@ -130,8 +131,8 @@ class BlockFile(v.StrictModel):
     frameworks: v.Axis[v.FrameworkName] | None = None
     """Framework lines: folders of `benchmarks/frameworks`."""
     command: v.Axis[CommandName] | None = None
-    """In place of `workload` and `frameworks`: scripts of others, as the suite's `commands` name
-    them."""
+    """Instead of `workload` and `frameworks`: external scripts, by their names in the suite's
+    `commands`."""
     strategy: Literal["single", "collective", "parameter_server"]
     """How the work of a step is spread over processes."""
     devices: v.Axis[v.Shape] | None = None
@@ -144,8 +145,8 @@ class BlockFile(v.StrictModel):
     trainers: v.Axis[v.Count] | None = None
     """Trainers (`parameter_server` only)."""
     sync: v.Axis[v.Name] | None = None
-    """Whether trainers wait for each other, `sync`, or how they do not: `async`, `half_async`,
-    `geo`, as the line has it (`parameter_server` only)."""
+    """Updates of `parameter_server`, as the line supports them: trainers wait for each other
+    (`sync`), or do not (`async`, `half_async`, `geo`)."""
     batch_size_per_device: v.Axis[BatchSize]
     """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
     memory."""
@@ -209,7 +210,7 @@ class BlockFile(v.StrictModel):
     scale: v.Axis[v.Name] | None = None
     """Size of the workload [default: the suite's `scale`]."""
     priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = PRIORITY
-    """Where the night is short, cases of a higher one come first."""
+    """If the night is too short, cases with a higher priority come first."""
     tables: v.Axis[TableName] = ()
     """The suite's tables that the cases stand in."""
     unsupported: Literal["refuse", "skip"] = "refuse"
@@ -245,9 +246,9 @@ class SuiteFile(v.StrictModel):
     suite: v.DagName
     """Name of the suite: the file's name without `.yaml`."""
     owner: v.Text
-    """Who looks after it; owner of its DAG."""
+    """Owner of the suite and of its DAG."""
     cluster: v.DagName
-    """The cluster that it runs on: a file of `dags/clusters`."""
+    """Cluster that runs the suite: a file of `dags/clusters`."""
     description: str = ""
     """Purpose in a sentence."""
     schedule: Annotated[str, AfterValidator(_schedule), v.Words("cron expression")] | None = None
@@ -271,7 +272,8 @@ class SuiteFile(v.StrictModel):
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
-    """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
+    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment variables of
+    its processes."""
     policy: RegressionPolicy = RegressionPolicy()
     """Rules for a regression."""
     alerts: v.Many[v.Url] = ()

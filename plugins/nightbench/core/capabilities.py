@@ -21,7 +21,7 @@ from nightbench.core.model import (
     WorkloadInfo,
 )
 from nightbench.core.model_memory import does_not_fit
-from nightbench.core.splits import not_split
+from nightbench.core.parallelism import parallelism_refusal
 from nightbench.core.variants import (
     Refusal,
     builds_of,
@@ -29,6 +29,7 @@ from nightbench.core.variants import (
     machines_for,
     prefix_of,
     variant_of,
+    without_image,
 )
 
 FULL_LINK = Case.link_bandwidth
@@ -46,7 +47,7 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
-    if problem is not None:
+    if problem := problem or without_image(case.framework, cluster):
         return problem
     variant = variant_of(framework, cluster, suite.builds)
     if not isinstance(variant, Refusal) and not any(place is not None for place in without_lock):
@@ -135,7 +136,7 @@ def refusal_of(
     why = None if untried else untried_because(case, cluster, catalog, builds)
     if refusal is not None or why is None:
         return refusal
-    said = f"{case.framework} was never run like this{_there(cluster)}: {why}. "
+    said = f"{case.framework} was never run like this{_on_cluster(cluster)}: {why}. "
     return Refusal("framework", f"{said}To measure it all the same: --untried, or `untried: true`")
 
 
@@ -146,7 +147,7 @@ def _not_by_line(
     if cluster is not None:
         answer = framework.devices.get(cluster.device_kind, "")
         if isinstance(answer, str):
-            said = f"{case.framework} does not run{_there(cluster)}{_because(answer)}"
+            said = f"{case.framework} does not run{_on_cluster(cluster)}{_because(answer)}"
             return Refusal("framework", said)
     refusal = _refused(framework, case.strategy, "strategy", cluster)
     if refusal is not None:
@@ -172,7 +173,7 @@ def _not_by_line(
             return refusal
     refusal = (
         _combined(case, framework, workload, cluster)
-        or not_split(case, workload)
+        or parallelism_refusal(case, workload)
         or _rounded_away(case, workload)
     )
     if refusal is not None:
@@ -352,7 +353,9 @@ def _refused(
         return None
     have = [v for v, support in values.items() if any(_runs(support.get(k, "")) for k in kinds)]
     because = _because(*(reasons.get(k) for k in kinds))
-    there = _there(cluster) if cluster is not None and any(map(_runs, reasons.values())) else ""
+    there = (
+        _on_cluster(cluster) if cluster is not None and any(map(_runs, reasons.values())) else ""
+    )
     return Refusal(
         axis,
         f"{framework.line} does not support {axis} {value}{there}{because}. Supported: "
@@ -360,7 +363,7 @@ def _refused(
     )
 
 
-def _there(cluster: Cluster) -> str:
+def _on_cluster(cluster: Cluster) -> str:
     return f" on the {cluster.device_kind} devices of cluster {cluster.name}"
 
 

@@ -152,7 +152,7 @@ def opening(hours: Sequence[Hours], at: datetime) -> Span | None:
     return min(spans, key=lambda span: span.start, default=None)
 
 
-def meet(hours: Sequence[Hours]) -> bool:
+def ever_overlap(hours: Sequence[Hours]) -> bool:
     """Say whether some hours ever hold together: in a winter or in a summer."""
     return any(opening(hours, datetime(2026, month, 15, tzinfo=UTC)) for month in (1, 7))
 

@@ -13,6 +13,9 @@ from nightbench.core.model import RankResult, RepeatSummary, TrainingKind
 MEAN_STEPS = 10
 """Steps of the window whose mean loss is compared over nights: a window has at least these."""
 
+LONG_STEPS = 100
+"""Steps of a longer mean, in windows that have so many; the protocol's by default."""
+
 
 @dataclass(frozen=True)
 class LaunchLosses:
@@ -48,6 +51,10 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
         "first": [rank.loss_first for rank in trainers],
         "opening": [rank.loss_window[0] for rank in trainers],
         "mean": [statistics.fmean(rank.loss_window[:counted]) for rank in trainers],
+        "long": [
+            statistics.fmean(rank.loss_window[:LONG_STEPS]) if steps >= LONG_STEPS else None
+            for rank in trainers
+        ],
         "again": [rank.loss_again for rank in trainers],
     }
     means = {
@@ -82,11 +89,11 @@ def loss_curve(trainers: Sequence[RankResult]) -> tuple[float, ...]:
 
 def losses_of_repeats(counted: Sequence[RepeatSummary]) -> dict[str, tuple[float, float]] | None:
     """Return the lowest and highest of each value that all repeats have; None without one."""
-    told = [repeat.losses for repeat in counted if repeat.losses]
-    if not told or len(told) < len(counted):
+    stated = [repeat.losses for repeat in counted if repeat.losses]
+    if not stated or len(stated) < len(counted):
         return None
-    names = set.intersection(*(set(each) for each in told))
+    names = set.intersection(*(set(each) for each in stated))
     return {
-        name: (min(each[name] for each in told), max(each[name] for each in told))
+        name: (min(each[name] for each in stated), max(each[name] for each in stated))
         for name in sorted(names)
     }

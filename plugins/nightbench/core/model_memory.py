@@ -10,7 +10,7 @@ _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
 """Optimiser -> states of a parameter; none of others."""
 
 
-def held_bytes(
+def device_bytes(
     case: Case,
     workload: WorkloadInfo,
     *,
@@ -117,7 +117,7 @@ def does_not_fit(
     case: Case, workload: WorkloadInfo, cluster: Cluster, framework: FrameworkInfo
 ) -> str | None:
     """Say what a case needs on a device and its cluster has not; None where it may fit."""
-    held = held_bytes(
+    held = device_bytes(
         case,
         workload,
         shares_ends=framework.shares_ends,

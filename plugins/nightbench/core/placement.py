@@ -140,7 +140,7 @@ def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:
     return dataclasses.replace(node, cpus=node.cpus[mine.start * group : mine.stop * group])
 
 
-def held_by(nodes: Iterable[Node], lock: str) -> frozenset[str]:
+def resources_of(nodes: Iterable[Node], lock: str) -> frozenset[str]:
     """Name what a gang has for itself: its nodes, or devices (cores of CPU nodes) of them."""
     if lock != "devices":
         return frozenset(node.name for node in nodes)

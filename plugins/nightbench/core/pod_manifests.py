@@ -28,9 +28,10 @@ RUN, CASE, JOB, NODE = (f"nightbench.io/{each}" for each in ("run", "case", "job
 CONTAINER = "node"
 
 KUEUE = "kueue.x-k8s.io/"
+GROUP = f"{KUEUE}pod-group-name"
 
 INIT = """\
-import os, signal
+import os, signal, sys
 seen = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 signal.pthread_sigmask(signal.SIG_BLOCK, seen)
 while signal.sigwait(seen) == signal.SIGCHLD:
@@ -39,12 +40,17 @@ while signal.sigwait(seen) == signal.SIGCHLD:
             pass
     except ChildProcessError:
         pass
+sys.exit(143)
 """
-"""First process of a pod: ends on SIGTERM, and reaps, so that a dead agent is seen as dead."""
+"""First process of a pod: ends on SIGTERM, and reaps, so that a dead agent is seen as dead.
+
+It never succeeds: Kueue would give a pod that succeeded no successor.
+"""
 
 RULES = (
     ("", "pods", ("create", "delete", "list")),
     ("", "pods/exec", ("create", "get")),
+    ("", "events", ("list",)),
     ("", "resourcequotas", ("list",)),
 )
 """API group, resource, verbs: all that Nightbench asks for in the namespace.
@@ -68,20 +74,16 @@ def job_label(job_id: str) -> str:
     return _digest(job_id)
 
 
-def pod_name(job_id: str, node: str, attempt: int) -> str:
-    """Return the name of a node's pod; a lost one is followed by another attempt."""
-    plain = re.sub(r"[^a-z0-9]+", "-", node.lower())[:30].strip("-") or "node"
-    return f"nb-{_digest(job_id)}-{plain}-{attempt}"
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def pod(
-    job: JobSpec, node: Node, policy: KubernetesPolicy, attempt: int, *, shared: bool
+    job: JobSpec, node: Node, policy: KubernetesPolicy, serial: str, group: str, *, shared: bool
 ) -> _Object:
     """Return the pod of a node of a job.
+
+    No other pod has its `serial`, which is lower-case; `group` is Kueue's, of several pods.
 
     Raises:
         UserError: the policy has no image for the job's line.
@@ -92,6 +94,7 @@ def pod(
             f"cluster {job.cluster}: kubernetes.images: found none for {line}; expected an image "
             "that has Python"
         )
+    plain = re.sub(r"[^a-z0-9]+", "-", node.name.lower())[:30].strip("-") or "node"
     quantities = _resources(job, policy)
     volumes, mounts = _volumes(policy)
     spec: _Object = {
@@ -140,15 +143,15 @@ def pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(job.job_id, node.name, attempt),
+            "name": f"nb-{job_label(job.job_id)}-{plain}-{serial}",
             "namespace": policy.namespace,
-            **_marks(job, node, policy),
+            **_marks(job, node, policy, group),
         },
         "spec": spec,
     }
 
 
-def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy) -> _Object:
+def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy, group: str) -> _Object:
     labels = {
         **policy.labels,
         NAME: APP,
@@ -158,9 +161,15 @@ def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy) -> _Object:
         NODE: label_value(node.name),
     }
     annotations = {RUN: job.run_id, CASE: job.case.case_id, JOB: job.job_id, NODE: node.name}
-    if f"{KUEUE}queue-name" in labels:
-        labels[f"{KUEUE}pod-group-name"] = f"nb-{job_label(job.job_id)}"
-        annotations[f"{KUEUE}pod-group-total-count"] = str(len(job.nodes))
+    if f"{KUEUE}queue-name" in labels and len(job.nodes) > 1:
+        labels[GROUP] = group
+        annotations |= {
+            f"{KUEUE}pod-group-total-count": str(len(job.nodes)),
+            # Pods that name their machines would each be a role, of which Kueue takes 8.
+            f"{KUEUE}role-hash": "node",
+            # Kueue keeps the quota and the deleted pods of a group that it may retry.
+            f"{KUEUE}retriable-in-group": "false",
+        }
     return {"labels": labels, "annotations": annotations}
 
 

@@ -65,7 +65,7 @@ def sentences(reasons: Iterable[Reason]) -> str:
     return text.removesuffix("; ").removesuffix(": ")
 
 
-def kept_unless(param: str) -> str:
+def retention_text(param: str) -> str:
     """Return how long something is kept for which a parameter of the maintenance DAG says."""
     return f"kept for {KEPT_DAYS} days unless {param} of the DAG nightbench_upkeep says otherwise"
 

@@ -126,7 +126,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         The numbers; without throughput, and with the problem named, where there is none.
     """
     trainers = [rank for rank in record.ranks if rank.measured]
-    problem = _why_not(record, case, trainers)
+    problem = _no_result(record, case, trainers)
     if problem is not None:
         return _without_throughput(record, problem)
     rates = _common_interval if asynchronous(case) else _slowest_window
@@ -156,7 +156,7 @@ def _first_reason(record: RepeatRecord) -> Reason:
     return record.reasons[0] if record.reasons else ended
 
 
-def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> Reason | None:
+def _no_result(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> Reason | None:
     if record.status not in MEASURED:
         return _first_reason(record)
     expected = max((rank.world_size or 0 for rank in trainers), default=0) or case.trainers

@@ -167,11 +167,11 @@ def _cell(
         run_id=result.run_id,
         sent_bytes_per_step=result.sent_bytes_per_step,
         note=_note(figure),
-        placed=_placed(case),
+        placed=_placement_text(case),
     )
 
 
-def _placed(case: Case | None) -> str | None:
+def _placement_text(case: Case | None) -> str | None:
     if case is None or case.strategy is not Strategy.PARAMETER_SERVER:
         return None
     return None if case.nodes >= case.trainers else f"{case.nodes}x{case.devices_per_node}"

@@ -35,6 +35,17 @@ def image_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | 
     return None
 
 
+def without_image(line: str, cluster: Cluster) -> str | None:
+    """Say that a line's pods have no image on a cluster of Kubernetes; None if they have one."""
+    if cluster.kubernetes is None or line in cluster.kubernetes.images:
+        return None
+    have = ", ".join(sorted(cluster.kubernetes.images))
+    return (
+        f"cluster {cluster.name} has no image for the pods of {line} (it has one for {have}): "
+        f"expected kubernetes.images.{line}"
+    )
+
+
 def variant_of(
     framework: FrameworkInfo, cluster: Cluster, builds: Mapping[str, Build]
 ) -> str | Refusal:

@@ -145,7 +145,7 @@ class ChangeDetector:
         tonight, first, last_good = points[-1], points[change.first], points[change.first - 1]
         figures = [self.controls.get(point.run_id) for point in points]
         control = control_shift(figures, change.first, math.log1p(change.change))
-        kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
+        kind = VerdictKind.REGRESSED if change.is_drop else VerdictKind.IMPROVED
         if policy.judged.lower_is_better:
             change = change.inverted()
         why, prior = known

@@ -10,7 +10,7 @@ import numpy as np
 
 from nightbench.detection.evidence import EarlierNoise, Evidence, evidence_of, reference_window
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
-from nightbench.detection.odds import log_odds, odds_of_no_stay
+from nightbench.detection.odds import log_odds, odds_of_no_new_level
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import Series
 
@@ -88,7 +88,7 @@ class Change:
     """Nights of the level before that it was compared with."""
 
     @property
-    def falls(self) -> bool:
+    def is_drop(self) -> bool:
         """True for a change to lower values."""
         return self.change < 0
 
@@ -120,7 +120,7 @@ class NightExamined:
     since: list[Change]
     """Changes since the first of them, compared with the level that began with it."""
     past: LevelEstimate
-    fall_odds: float
+    drop_odds: float
     rise_odds: float
     """Largest log odds of a drop and of an increase; `UNLIKELY` or more."""
 
@@ -212,7 +212,7 @@ def _search(
 
     def doubt(evidence: Evidence) -> float:
         """Return the log odds against a change; the length of an excursion is ignored."""
-        return odds_of_no_stay(evidence) - float(prior[evidence.before.first])
+        return odds_of_no_new_level(evidence) - float(prior[evidence.before.first])
 
     for first in _screened(scores, prior):
         if first in tested:

@@ -75,7 +75,7 @@ class SharedChange:
     """Hardware or driver of most of these series changed with it."""
 
     @property
-    def falls(self) -> bool:
+    def is_drop(self) -> bool:
         """True for a change to lower values."""
         return self.change < 0
 
@@ -109,7 +109,7 @@ class SharedChange:
         moved, controls = self.controls
         text = (
             f"{self.subject}: {len(self.members)} of {self.series} series "
-            f"{'slower' if self.falls else 'faster'} by {abs(self.change):.1%} "
+            f"{'slower' if self.is_drop else 'faster'} by {abs(self.change):.1%} "
             f"(90% interval {low:.1%} to {high:.1%}) since {self.since.isoformat()}"
         )
         return f"{text}, and {moved} of {controls} control measurements" if controls else text

@@ -215,7 +215,7 @@ def _history_change(
     first, detected = change.first, points[change.detected]
     figures = [point.control for point in points[: change.detected + 1]]
     control = control_shift(figures, first, math.log1p(change.change))
-    kind = "regressed" if change.falls else "improved"
+    kind = "regressed" if change.is_drop else "improved"
     if lower_is_better:
         change = change.inverted()
         if control:

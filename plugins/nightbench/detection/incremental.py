@@ -75,13 +75,13 @@ class IncrementalDetector:
             self._seen, self._examined = None, None
             self.changes, self._detected = [], []
         for night in range(len(self._seen or ()), len(series)):
-            if self._is_quiet(series, night):
+            if self._is_unchanged(series, night):
                 continue
             self._examined = examine_last_night(series.part(0, night + 1))
             if self._examined is not None:
                 self._start_waiting(self._examined)
                 for change in (*self._examined.changes, *self._examined.since):
-                    self._keep(change)
+                    self._add_or_replace(change)
         self._seen = series
         return self.changes
 
@@ -89,7 +89,7 @@ class IncrementalDetector:
         """Remember what the nights after an examined one are held against."""
         past = examined.past
         self._level = median(past.values[past.base :][-REFERENCE:])
-        self._odds = [examined.fall_odds, examined.rise_odds]
+        self._odds = [examined.drop_odds, examined.rise_odds]
         self._sums = [0.0, 0.0]
         self._calm = list(map(float, past.calm))
         for value in self._calm[max(past.base, len(self._calm) - TAIL) :]:
@@ -108,7 +108,7 @@ class IncrementalDetector:
             max(0.0, self._sums[1] + off - ALLOWED),
         ]
 
-    def _is_quiet(self, series: Series, night: int) -> bool:
+    def _is_unchanged(self, series: Series, night: int) -> bool:
         """Return whether a night cannot have made a change believable since the last examined one.
 
         The most that it can add is what its distance from the level says for a change. Where that
@@ -135,7 +135,7 @@ class IncrementalDetector:
         sides = (-float(steps.min()), float(steps.max()))
         return all(sides[side] < CLEAR_STEP for side in hopeful)
 
-    def _keep(self, change: Change) -> None:
+    def _add_or_replace(self, change: Change) -> None:
         near = [i for i, known in enumerate(self.changes) if _near(change, known)]
         if any(not _is_second_step(change, self.changes[i]) for i in near):
             if len(near) == 1 and _is_larger(change, known := self.changes[near[0]]):
@@ -159,18 +159,18 @@ def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:
 
 def _near(change: Change, known: Change) -> bool:
     """Return whether two changes have the same direction and are at most a week apart."""
-    return change.falls == known.falls and abs(change.first - known.first) <= SAME
+    return change.is_drop == known.is_drop and abs(change.first - known.first) <= SAME
 
 
 def _is_second_step(change: Change, known: Change) -> bool:
     """Return whether a change lies later and beyond the interval of another."""
-    farther = change.high < known.low if change.falls else change.low > known.high
+    farther = change.high < known.low if change.is_drop else change.low > known.high
     return farther and change.first >= known.first + LEAST_NIGHTS
 
 
 def _is_larger(change: Change, known: Change) -> bool:
     """Return whether the interval of a change lies beyond what another was estimated to be."""
-    return change.high < known.change if change.falls else change.low > known.change
+    return change.high < known.change if change.is_drop else change.low > known.change
 
 
 def _own_step(series: Series, change: Change, others: list[Change]) -> Change:

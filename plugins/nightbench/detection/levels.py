@@ -1,7 +1,7 @@
 """Estimates the levels, the weekly pattern and the noise of a series' past.
 
-An exact search proposes change points on winsorised values (`cheapest_partition`). A short stay at
-another level is merged into the level around it, so that a series that jumps between two modes
+An exact search proposes change points on winsorised values (`cheapest_partition`). A short
+excursion is merged into the level around it, so that a series that alternates between two modes
 has one level and much noise. Changes within the last nights are left to `evidence`.
 """
 
@@ -19,8 +19,8 @@ from nightbench.detection.series import Series
 SETTLED = 22
 """Nights that a level must last to count as the present level of a series."""
 
-VISIT = 14
-"""Longest visit, in nights: a stay between two similar levels that is no level of its own."""
+LONGEST_EXCURSION = 14
+"""Most nights between two similar levels that are no level of their own."""
 
 PENALTY = 4.0
 """Penalty of a proposed change in squared noise scales, per logarithm of the nights."""
@@ -153,7 +153,7 @@ def merge(values: Floats, breaks: list[int], sigma: float) -> list[tuple[int, in
         last = levels.pop()
         levels[-1] = (levels[-1][0], last[1], levels[-1][2])
     while True:
-        merged = _merge_equal(values, levels, sigma) or _absorb_visit(values, levels, sigma)
+        merged = _merge_equal(values, levels, sigma) or _absorb_excursion(values, levels, sigma)
         if not merged:
             return levels
 
@@ -199,15 +199,15 @@ def _merge_equal(values: Floats, levels: list[tuple[int, int, float]], sigma: fl
     return False
 
 
-def _absorb_visit(values: Floats, levels: list[tuple[int, int, float]], sigma: float) -> bool:
+def _absorb_excursion(values: Floats, levels: list[tuple[int, int, float]], sigma: float) -> bool:
     inner = sorted((levels[j][1] - levels[j][0], j) for j in range(1, len(levels) - 1))
     for nights, j in inner:
-        if nights > VISIT:
+        if nights > LONGEST_EXCURSION:
             return False
-        before, visit, after = levels[j - 1 : j + 2]
-        depth = abs(visit[2] - (before[2] + after[2]) / 2)
+        before, short, after = levels[j - 1 : j + 2]
+        depth = abs(short[2] - (before[2] + after[2]) / 2)
         if abs(before[2] - after[2]) < max(0.4 * depth, sigma):
-            stay = np.concatenate([values[before[0] : visit[0]], values[visit[1] : after[1]]])
-            levels[j - 1 : j + 2] = [(before[0], after[1], median(stay))]
+            around = np.concatenate([values[before[0] : short[0]], values[short[1] : after[1]]])
+            levels[j - 1 : j + 2] = [(before[0], after[1], median(around))]
             return True
     return False

@@ -1,9 +1,9 @@
-"""Finds which node makes a series jump between levels, so that it is judged at tonight's.
+"""Finds the level of a series on each node, so that it is judged at that of tonight's nodes.
 
-Where a series changes nodes and its level changes with them, again and again, the nodes are its
-modes. Jumps between neighbouring stays are compared, so that a change of the level itself, which
-falls into one of them at most, moves no mode. While there are too few, what begins with a stay on
-other nodes is no change before that has lasted.
+If the level of a series changes with its nodes, again and again, each node has a level: a mode.
+Level differences at node changes are compared, so that a change of the series itself, which is
+part of one of them at most, moves no mode. Without enough of them a change that starts with a run
+on other nodes is reported only after `HOLD_NIGHTS` there.
 """
 
 import math
@@ -17,18 +17,18 @@ import numpy as np
 from nightbench.core.model import HistoryPoint
 from nightbench.detection.robust import Floats, median, noise_of_differences
 
-SWITCHES, STAY = 2, 5
-"""Fewest changes between two nodes: there and back; nights of a stay that are compared at each."""
+SWITCHES, NIGHTS = 2, 5
+"""Fewest changes between two nodes: there and back; nights of a run that are compared at each."""
 
 LEVEL = 20
-"""Last nights on a node whose level is said."""
+"""Last nights on a node from which its level is computed."""
 
 CLEAR, SMALLEST = 3.0, 0.005
 """Standard errors, and the relative size, from which nodes are modes."""
 
 HOLD_NIGHTS, KNOWN, EARLY, LATE = 14, 3, 1, 3
-"""Nights that a series stays on other nodes before what began there is a change of its own; moves
-between the two from which on it is one at once; nights by which its date may be early or late."""
+"""Nights on other nodes before a change that began there is reported; node changes between the two
+from which on it is reported at once; nights by which its date may be early or late."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
         points: comparable nights, oldest first.
         nodes: run_id -> nodes; those of all other runs under an empty run_id.
     """
-    places = _places(points, nodes)
+    places = _node_names(points, nodes)
     tonight = places[-1]
     counts = {place: places.count(place) for place in dict.fromkeys(places)}
     if len(counts) < 2 or "" in counts:
         return None
     logs: Floats = np.log(np.array([point.value for point in points], dtype=float))
     offsets, noise = {tonight: 0.0}, noise_of_differences(logs)
-    for place, jumps in _jumps(logs, places, tonight).items():
-        if len(jumps) < SWITCHES:
+    for place, differences in _level_differences(logs, places, tonight).items():
+        if len(differences) < SWITCHES:
             continue
-        found = np.array(jumps)
-        # What the jumps differ by, and what their nights' noise makes of them.
+        found = np.array(differences)
+        # Their own spread, or at least the noise of the nights.
         error = max(float(found.std(ddof=1)), noise) * math.sqrt(math.pi / 2 / len(found))
         off = median(found)
         if abs(off) > max(CLEAR * error, SMALLEST):
@@ -78,7 +78,7 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
 
 @dataclass(frozen=True)
 class NodeChange:
-    """Tonight's stay of a series on nodes of which too few jumps are known."""
+    """Tonight's run of a series on nodes of which too few differences are known."""
 
     first: int
     """Its first night among the points."""
@@ -94,41 +94,41 @@ class NodeChange:
 def node_change(
     points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]
 ) -> NodeChange | None:
-    """Return tonight's stay; None where there is none, it has lasted, or the nodes are known.
+    """Return tonight's run on other nodes; None if there is none, it is long, or they are known.
 
     Args:
         points: comparable nights, oldest first; tonight's the last.
         nodes: as of `modes_of`.
     """
-    stays = _stays(_places(points, nodes))
-    if len(stays) < 2 or len(stays[-1][1]) >= HOLD_NIGHTS:
+    runs = _node_runs(_node_names(points, nodes))
+    if len(runs) < 2 or len(runs[-1][1]) >= HOLD_NIGHTS:
         return None
-    (before, _), (place, nights) = stays[-2:]
-    moves = sum({one, other} == {before, place} for (one, _), (other, _) in pairwise(stays))
+    (before, _), (place, nights) = runs[-2:]
+    moves = sum({one, other} == {before, place} for (one, _), (other, _) in pairwise(runs))
     if moves > KNOWN or "" in (before, place):
         return None
     return NodeChange(nights[0], place, before)
 
 
-def _places(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> list[str]:
+def _node_names(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]]) -> list[str]:
     usual = nodes.get("", ())
     return ["+".join(nodes.get(point.run_id, usual)) for point in points]
 
 
-def _stays(places: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """Return each stay at a place with its nights."""
+def _node_runs(places: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """Return each run on the same nodes with its nights."""
     return [
-        (place, [night for night, _ in stay])
-        for place, stay in groupby(enumerate(places), key=lambda each: each[1])
+        (place, [night for night, _ in run])
+        for place, run in groupby(enumerate(places), key=lambda each: each[1])
     ]
 
 
-def _jumps(logs: Floats, places: Sequence[str], tonight: str) -> dict[str, list[float]]:
-    """Return for each place how much higher it lay at each change between it and tonight's."""
-    jumps: dict[str, list[float]] = defaultdict(list)
-    for (one, before), (other, after) in pairwise(_stays(places)):
+def _level_differences(logs: Floats, places: Sequence[str], tonight: str) -> dict[str, list[float]]:
+    """Return by nodes how much higher the level was than tonight's, at each change between them."""
+    differences: dict[str, list[float]] = defaultdict(list)
+    for (one, before), (other, after) in pairwise(_node_runs(places)):
         if tonight in (one, other):
-            jump = median(logs[after[:STAY]]) - median(logs[before[-STAY:]])
+            difference = median(logs[after[:NIGHTS]]) - median(logs[before[-NIGHTS:]])
             place, sign = (other, 1) if one == tonight else (one, -1)
-            jumps[place].append(sign * jump)
-    return jumps
+            differences[place].append(sign * difference)
+    return differences

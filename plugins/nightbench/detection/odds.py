@@ -58,10 +58,10 @@ def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
     noise = odds_of_noise(evidence)
     if noise >= -least:
         return -noise
-    return -float(np.logaddexp(odds_of_no_stay(evidence), _odds_of_excursion(evidence)))
+    return -float(np.logaddexp(odds_of_no_new_level(evidence), _odds_of_excursion(evidence)))
 
 
-def odds_of_no_stay(evidence: Evidence) -> float:
+def odds_of_no_new_level(evidence: Evidence) -> float:
     """Return the log odds of noise and scattered nights, against any stay at the new level.
 
     They date a change: the odds of an excursion also depend on how long the stay has lasted.
@@ -83,7 +83,7 @@ def _odds_of_scattered_nights(evidence: Evidence) -> float:
 
 def _odds_of_excursion(evidence: Evidence) -> float:
     past = evidence.past
-    if _outlasts_episodes(past, evidence.after):
+    if _is_longer_than_excursions(past, evidence.after):
         return -math.inf
     rate = (EXCURSIONS + past.count) / (EXCURSIONS_WEIGHT + past.elsewhere)
     stays, returns = STAYS + past.nights - past.count, RETURNS + past.count
@@ -99,7 +99,7 @@ def _odds_of_excursion(evidence: Evidence) -> float:
     return LASTING + math.log(rate) + lasts + overlooked + unsettled
 
 
-def _outlasts_episodes(past: Excursions, nights: int) -> bool:
+def _is_longer_than_excursions(past: Excursions, nights: int) -> bool:
     """Return whether a stay is longer than episodes of about one length.
 
     Two slow weeks, twice, do not make a month an excursion.

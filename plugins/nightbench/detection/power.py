@@ -23,7 +23,7 @@ estimate. Found by `python -m tests.performance promises`."""
 NINE_OF_TEN = 1.2816
 """Standard normal quantile of 90 %."""
 
-FALLS: Floats = np.geomspace(0.002, 0.6, 25)
+DROPS: Floats = np.geomspace(0.002, 0.6, 25)
 """Slowdowns that are tried, as logarithms: each is larger by 27 % than the one before."""
 
 
@@ -73,19 +73,19 @@ def smallest_slowdown(
         np.concatenate([window.count, np.full(WITHIN, median(counts) if len(counts) else 1.0)]),
     )
     before = reference_window(more, past, nights, earlier)
-    tails = np.repeat(level - FALLS[:, None], WITHIN, axis=1)
+    tails = np.repeat(level - DROPS[:, None], WITHIN, axis=1)
     found = evidence_of_each(before, tails, -1)
     smallest = bisect.bisect_left(found, 0.0, key=log_odds)
     if smallest == len(found):
         return None
-    fall = float(FALLS[smallest])
+    drop = float(DROPS[smallest])
     if smallest:
         below, above = log_odds(found[smallest - 1]), log_odds(found[smallest])
         between = max(0.0, -below / (above - below))
-        fall = float(FALLS[smallest - 1] * (FALLS[smallest] / FALLS[smallest - 1]) ** between)
+        drop = float(DROPS[smallest - 1] * (DROPS[smallest] / DROPS[smallest - 1]) ** between)
     level_error = before.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
     shown = found[smallest].shift
-    certain = fall + CERTAIN * level_error
-    width = -shown.ends[0] - float(FALLS[smallest])
+    certain = drop + CERTAIN * level_error
+    width = -shown.ends[0] - float(DROPS[smallest])
     large = -math.log1p(-min(min_change, 0.99)) - width + NINE_OF_TEN * level_error
     return -math.expm1(-max(certain, large))

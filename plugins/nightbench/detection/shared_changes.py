@@ -138,11 +138,11 @@ class _Night:
     def __init__(self, rows: Sequence[NightRow], alone: Mapping[str, tuple[date, float]]) -> None:
         self._rows = rows
         self._matrix = matrix = NightMatrix(rows, PRIOR)
-        self._told, self._told_steps = np.full(len(rows), -np.inf), np.zeros(len(rows))
+        self._starts, self._steps = np.full(len(rows), -np.inf), np.zeros(len(rows))
         for i, row in enumerate(rows):
             if row.name in alone and alone[row.name][0] in matrix.place:
                 since, change = alone[row.name]
-                self._told[i], self._told_steps[i] = matrix.place[since], math.log1p(change)
+                self._starts[i], self._steps[i] = matrix.place[since], math.log1p(change)
         self._stale = set(matrix.groups)
         self._reported: dict[Factor, _Candidate] = {}
 
@@ -154,8 +154,8 @@ class _Night:
         self._stale = set()
         # What a line shows may be the cluster's, whose own common is not yet believed.
         starts = [c.start for c in self._reported.values()]
-        told = np.flatnonzero(np.isfinite(self._told))
-        by_itself = zip(map(int, self._told[told]), map(float, self._told_steps[told]), strict=True)
+        own = np.flatnonzero(np.isfinite(self._starts))
+        by_itself = zip(map(int, self._starts[own]), map(float, self._steps[own]), strict=True)
         starts += [_Start(*each) for each in changes_of_several(list(by_itself))]
         nights = {
             (near, start.step < 0): replace(start, first=near)
@@ -185,8 +185,8 @@ class _Night:
             for some in itertools.combinations(range(len(rivals)), number)
             if all(members[i].isdisjoint(members[k]) for i, k in itertools.combinations(some, 2))
         ]
-        several = max(apart, key=_worth, default=[])
-        return several[0] if _worth(several) > _worth([one]) else one
+        several = max(apart, key=_total_gain, default=[])
+        return several[0] if _total_gain(several) > _total_gain([one]) else one
 
     def _fit(self, found: _Candidate) -> float:
         """Return how much better the last nights are described with a change than without."""
@@ -200,7 +200,7 @@ class _Night:
         """Subtract a change from the series that take part in it."""
         rows, steps = found.rows[found.moved], found.groups.steps[found.moved]
         self._stale = self._matrix.subtract(found.factor, rows, steps, found.start.first)
-        self._told[rows] = -np.inf
+        self._starts[rows] = -np.inf
 
     def change(self, found: _Candidate) -> SharedChange:
         """Return a candidate as the night's verdict on its factor."""
@@ -263,16 +263,16 @@ class _Night:
             counted = ~self._matrix.is_control[rows]
             if counted.sum() < SMALLEST_GROUP:
                 continue
-            told = [np.abs(self._told[rows] - start.first) <= 2 for start in begun]
+            own = [np.abs(self._starts[rows] - start.first) <= 2 for start in begun]
             groups = two_groups(
                 np.stack(all_steps),
                 np.stack(all_errors),
                 [start.step for start in begun],
-                np.stack(told),
+                np.stack(own),
             )
-            for start, is_told, each in zip(begun, told, groups, strict=True):
-                same, square = self._told_steps[rows] * each.step, each.step**2
-                each.moved[is_told & (same >= square / ALIKE) & (same <= square * ALIKE)] = 1.0
+            for start, is_own, each in zip(begun, own, groups, strict=True):
+                same, square = self._steps[rows] * each.step, each.step**2
+                each.moved[is_own & (same >= square / ALIKE) & (same <= square * ALIKE)] = 1.0
                 members = int(((each.moved > 0.5) & counted).sum())
                 if members >= max(SMALLEST_GROUP, MAJORITY * int(counted.sum())):
                     prior = float(self._matrix.groups[factor].prior[start.first])
@@ -281,6 +281,6 @@ class _Night:
         return sorted(found, key=lambda candidate: starts.index(candidate.start))
 
 
-def _worth(changes: Sequence[_Candidate]) -> float:
+def _total_gain(changes: Sequence[_Candidate]) -> float:
     """Return the log likelihood that changes gain together, by how many they are."""
     return sum(each.gain for each in changes) - SECOND * len(changes)

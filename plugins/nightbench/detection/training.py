@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from nightbench.core.losses import LONG_STEPS
 from nightbench.core.model import Case, TrainingKind, differ
 
 Range = tuple[float, float]
@@ -23,6 +24,7 @@ FIGURES: Mapping[str, str] = {
     "first": "first loss",
     "opening": "loss of the window's first step",
     "mean": "mean loss of the window's first steps",
+    "long": f"mean loss of the window's first {LONG_STEPS} steps",
     "again": "loss of the first batch after the window",
 }
 """Figures of `Measurement.losses` in the order of the steps -> how a sentence names them."""
@@ -124,7 +126,8 @@ class TrainingTraits:
         known = ROUNDING.get(self.precision)
         if known is None:
             return None
-        return max(known[figure], DROPOUT) if self.has_dropout and not is_alike else known[figure]
+        share = known["again" if figure == "long" else figure]
+        return max(share, DROPOUT) if self.has_dropout and not is_alike else share
 
 
 def judge_training(
@@ -243,6 +246,8 @@ class _Comparison:
         nights = _comparable(figure, self.tonight, self.reference)
         if self.is_exact and len(nights) >= PROVED_NIGHTS:
             return 0.0
+        if figure == "long" and not self.traits.is_asynchronous:
+            return None  # Rounding grows from step to step.
         rounding = self.traits.rounding(figure, is_alike=self.is_alike)
         if rounding is None:
             return None
@@ -327,22 +332,22 @@ def lines_that_differ(
             continue
         for case, first, tolerance in members:
             others = [other for other in members if other[0].framework != case.framework]
-            apart = [each for each in others if abs(each[1] - first) > tolerance]
-            if not apart:
+            different = [each for each in others if abs(each[1] - first) > tolerance]
+            if not different:
                 continue
             if len(lines) == 2:
-                found[case.case_id] = _of_two(case, first, apart)
-            elif len(apart) == len(others) and _agree(others):
-                found[case.case_id] = _odd_one(case, first, others)
+                found[case.case_id] = _undecided_between_two(case, first, different)
+            elif len(different) == len(others) and _are_equal(others):
+                found[case.case_id] = _unlike_others(case, first, others)
     return found
 
 
-def _agree(members: Sequence[tuple[Case, float, float]]) -> bool:
+def _are_equal(members: Sequence[tuple[Case, float, float]]) -> bool:
     values = [first for _, first, _ in members]
     return max(values) - min(values) <= max(tolerance for _, _, tolerance in members)
 
 
-def _odd_one(
+def _unlike_others(
     case: Case, first: float, others: Sequence[tuple[Case, float, float]]
 ) -> TrainingVerdict:
     agreed = median(value for _, value, _ in others)
@@ -358,10 +363,10 @@ def _odd_one(
     )
 
 
-def _of_two(
-    case: Case, first: float, apart: Sequence[tuple[Case, float, float]]
+def _undecided_between_two(
+    case: Case, first: float, different: Sequence[tuple[Case, float, float]]
 ) -> TrainingVerdict:
-    other, value, _ = apart[0]
+    other, value, _ = different[0]
     return TrainingVerdict(
         TrainingKind.NOT_COMPARABLE,
         f"Two lines train differently: first loss {_shown(first, value)} on {case.framework}, "

@@ -32,7 +32,7 @@ OWN, OWN_WIDTH = 0.05, 1.0
 """Share of series that move by an amount of their own, and the range of the logarithm over which
 these amounts are equally likely."""
 
-OWN_TOLD = 0.01
+OWN_CHANGED = 0.01
 """The same share of series that show a lasting change by themselves: a slow night is none, and a
 change of its own begins on one of three hundred nights, here on one of three."""
 
@@ -63,7 +63,7 @@ class TwoGroups:
 
 
 def two_groups(
-    steps: Floats, errors: Floats, starts: Sequence[float], told: Mask
+    steps: Floats, errors: Floats, starts: Sequence[float], changed_alone: Mask
 ) -> list[TwoGroups]:
     """Return which series changed together, by expectation maximisation from several starts.
 
@@ -71,7 +71,7 @@ def two_groups(
         steps: starts by series, as logarithms.
         errors: their standard errors.
         starts: where each common step is looked for.
-        told: whether each series shows a change on that start's night by itself.
+        changed_alone: whether each series shows a change on that start's night by itself.
     """
     at_once = max(1, AT_ONCE // steps.shape[1])
     each = [slice(k, k + at_once) for k in range(0, len(starts), at_once)]
@@ -79,16 +79,16 @@ def two_groups(
     return [
         found
         for some in each
-        for found in _some_two_groups(steps[some], errors[some], begun[some], told[some])
+        for found in _some_two_groups(steps[some], errors[some], begun[some], changed_alone[some])
     ]
 
 
 def _some_two_groups(
-    steps: Floats, errors: Floats, starts: Floats, told: Mask
+    steps: Floats, errors: Floats, starts: Floats, changed_alone: Mask
 ) -> Iterator[TwoGroups]:
     variance = errors**2
     still = _normal(steps**2, variance + SLACK**2)
-    alone: Floats = np.where(told, OWN_TOLD, OWN)
+    alone: Floats = np.where(changed_alone, OWN_CHANGED, OWN)
     own = alone / OWN_WIDTH
     elsewhere = own / (1 - alone)
     step = starts[:, None]
@@ -138,8 +138,8 @@ def changes_of_several(changes: Collection[tuple[int, float]]) -> list[tuple[int
         changes: night and step of each series that shows a change by itself.
     """
     found = []
-    for first, falls in sorted({(first, step < 0) for first, step in changes}):
-        steps = [step for night, step in changes if abs(night - first) <= 1 and (step < 0) == falls]
+    for first, down in sorted({(first, step < 0) for first, step in changes}):
+        steps = [step for night, step in changes if abs(night - first) <= 1 and (step < 0) == down]
         if len(steps) >= SMALLEST_GROUP:
             found.append((first, median(np.array(steps))))
     return found

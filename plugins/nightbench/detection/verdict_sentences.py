@@ -99,9 +99,9 @@ def too_few(history: int, needed: int) -> str:
     return f"{history} comparable nights before this one; a verdict needs {needed}."
 
 
-def with_shared(verdict: Verdict, movements: Sequence[SharedChange]) -> Verdict:
+def with_shared(verdict: Verdict, shared_changes: Sequence[SharedChange]) -> Verdict:
     """Return a verdict on a change whose sentence names the shared changes that it is part of."""
-    return _with(verdict, f"Shared change: {'; '.join(each.sentence for each in movements)}")
+    return _with(verdict, f"Shared change: {'; '.join(each.sentence for each in shared_changes)}")
 
 
 def not_of_the_version(since: date, changed: int, others: int, line: str) -> str:
@@ -109,11 +109,11 @@ def not_of_the_version(since: date, changed: int, others: int, line: str) -> str
     return f" The new version of {since} changed {changed} of {others} other series of {line}."
 
 
-def shown_by_others(value: float, baseline: float, movement: SharedChange, change: float) -> str:
+def shown_by_others(value: float, baseline: float, shared: SharedChange, change: float) -> str:
     """Return the sentence of a series whose change only the other series of its group show."""
     return (
         f"Level change {change:+.1%} from the baseline of {baseline:.4g}, shown by other series "
-        f"and not by this one alone. Shared change: {movement.sentence}. Tonight's {value:.4g} is "
+        f"and not by this one alone. Shared change: {shared.sentence}. Tonight's {value:.4g} is "
         f"{_distance(value / baseline - 1)} the baseline."
     )
 

@@ -86,7 +86,7 @@ async def measure_bisect(
     )
     stopped: str | None = None
     state = ""
-    with folder.steered():
+    with folder.controlled():
         withdraw_cancel(folder)
         stop = record.note(bisect_document(folder))
         try:

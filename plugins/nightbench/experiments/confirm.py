@@ -96,7 +96,7 @@ def runs_to_notify(connect: Connect) -> list[str]:
 
 def is_measured(spool: Spool, name: str) -> bool:
     """Return whether a living process measures a confirmation."""
-    return any(spool.comparison(name + suffix).is_steered() for suffix in ("", ELSEWHERE, MORE))
+    return any(spool.comparison(name + suffix).is_controlled() for suffix in ("", ELSEWHERE, MORE))
 
 
 def ended_as(found: Confirmation, **more: Document | str | bool | None) -> Ended:
@@ -154,14 +154,14 @@ async def measure_confirmation(
 
     others = [node for node in nodes if node not in suspect.nodes]
     try:
-        here = await measure("", unwanted(others, "others"))
+        here = await measure("", nodes_of_night(others, "others"))
     except EnvironmentUnavailable as error:
         return ended_as(inconclusive(f"one of the builds is no longer available: {error}"))
     there: Document | str | None = None
     # Where time ran out on the night's own nodes, none is left for others.
     if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):
         try:
-            there = await measure(ELSEWHERE, unfit | unwanted(suspect.nodes, "it"))
+            there = await measure(ELSEWHERE, unfit | nodes_of_night(suspect.nodes, "it"))
         except UserError as error:
             # What the night's own nodes say stands without it.
             there = str(error)
@@ -174,7 +174,7 @@ async def measure_confirmation(
     )
     if more:
         try:
-            here = pooled(here, await measure(MORE, unwanted(others, "others"), more))
+            here = pooled(here, await measure(MORE, nodes_of_night(others, "others"), more))
         except UserError as error:
             # What the first rounds say stands without them.
             log.warning("%s: no rounds were added: %s", experiment.name, error)
@@ -194,7 +194,7 @@ def _more_rounds(found: Confirmation, here: Document, spare_s: Callable[[], floa
     return min(fit, MOST_MORE) if fit >= LEAST_ROUNDS else 0
 
 
-def unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
+def nodes_of_night(nodes: Iterable[str], measured_on: str) -> NodesOut:
     """Return nodes that are left out because the night measured elsewhere: on `others`, say."""
     code = ReasonCode.NIGHT_MEASURED_ON
     return {

@@ -37,7 +37,7 @@ from nightbench.detection.changes import FEWEST
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
 from nightbench.gang import Shipment, Target, case_runner
 from nightbench.gang.progress import OnEvent
-from nightbench.night.bundles import build_bundle
+from nightbench.night.load_batch import build_load_batch
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 
@@ -256,7 +256,7 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
     for number in range(1, nights + 1):
         folder = drill.night(number)
         plan = read_plan(folder)
-        measurement = build_bundle(folder).cases[0].measurement
+        measurement = build_load_batch(folder).cases[0].measurement
         if measurement is None:
             raise UserError(f"{folder.run_id}: yielded no result")
         (verdict,), judgements = judge_cases(

@@ -165,7 +165,7 @@ async def run_comparison(
     measurement = _Measurement(plan, folder, context, observer, after_launch)
     observer.comparison_begins(plan, folder)
     stopped = None
-    with folder.steered():
+    with folder.controlled():
         try:
             await measurement.run()
         except MeasurementStopped as error:

@@ -47,14 +47,14 @@ class ExperimentReader:
         bisect = bisect_document(folder) if is_bisect else None
         if bisect is not None:
             is_complete = bisect["outcome"] is not None
-        steered = [each.is_steered() for each in (folder, *compared)]
+        controlled = [each.is_controlled() for each in (folder, *compared)]
         return {
             "kind": kind,
             **{key: document[key] for key in ("suite", "cluster", "requested_by", "started_at")},
             "request": document["request"],
             "is_complete": is_complete,
             # The process that measures it is known on its own machine only.
-            "is_measured": True if any(steered) else steered[0],
+            "is_measured": True if any(controlled) else controlled[0],
             "again": _command(document["request"]) if kind is ExperimentKind.COMPARE else None,
             "resume": None if is_complete else resume_command(kind, name, document["request"]),
             "comparisons": [_comparison(each) for each in compared],

@@ -80,7 +80,7 @@ def resumable_request(folder: RunSpool, kind: str) -> Document:
         UserError: there is no such experiment, or another process measures it.
     """
     document = read_request(folder, kind)
-    if folder.is_steered():
+    if folder.is_controlled():
         raise UserError(f"{folder.run_id} is being measured by another process")
     return document
 

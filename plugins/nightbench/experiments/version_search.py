@@ -144,12 +144,12 @@ def search_state(
     if unknown:
         raise ValueError(f"found a step of {unknown[0]}, which is not among {list(versions)}")
     good, bad = versions[0], versions[-1]
-    again = _unsure(steps)
+    again = _repeat_of_unsure(steps)
     checks = [step.result for step in steps if step.kind is StepKind.CHECK]
     if not checks or (again is not None and again.kind is StepKind.CHECK):
         check = again or SearchStep(StepKind.CHECK, bad, good)
         needed = _tests_for(len(versions) - 2) + 1 + (len(versions) > 2)
-        return _open(SearchState(tuple(versions), ""), check, needed)
+        return _unfinished_search(SearchState(tuple(versions), ""), check, needed)
     if checks[-1] is not VersionResult.BAD:
         return _nothing_to_find(good, bad, checks[-1], words)
 
@@ -170,10 +170,10 @@ def search_state(
     untested = [version for version in left[1:-1] if version not in found]
     known = SearchState(left, "", skipped=skipped, notes=notes)
     if again is not None:
-        return _open(known, again, _tests_for(len(untested)) + 2)
+        return _unfinished_search(known, again, _tests_for(len(untested)) + 2)
     if untested:
         middle = SearchStep(StepKind.SEARCH, untested[(len(untested) - 1) // 2], good)
-        return _open(known, middle, _tests_for(len(untested)) + 1)
+        return _unfinished_search(known, middle, _tests_for(len(untested)) + 1)
     if len(left) > 2:
         sentence = (
             f"the first bad version is one of {', '.join(left[1:])}: {', '.join(left[1:-1])} could "
@@ -183,7 +183,7 @@ def search_state(
     return _verify(known, good, steps, words)
 
 
-def _unsure(steps: Sequence[EndedStep]) -> SearchStep | None:
+def _repeat_of_unsure(steps: Sequence[EndedStep]) -> SearchStep | None:
     """Return the step to repeat: the last one, where it was unsure for the first time."""
     if not steps or steps[-1].result is not VersionResult.UNSURE:
         return None
@@ -197,7 +197,7 @@ def _tests_for(between: int) -> int:
     return between.bit_length()
 
 
-def _open(known: SearchState, following: SearchStep, steps_left: int) -> SearchState:
+def _unfinished_search(known: SearchState, following: SearchStep, steps_left: int) -> SearchState:
     """Return the state of a search that goes on between the first and the last version left."""
     sentence = (
         f"the first bad version is one of {len(known.suspects)} after {known.last_good} up to "

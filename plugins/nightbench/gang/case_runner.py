@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
-from nightbench.core.placement import held_by
+from nightbench.core.placement import resources_of
 from nightbench.core.summarize import throughput_of
 from nightbench.gang.cleanup import cancel
 from nightbench.gang.controller import run_gang
@@ -55,7 +55,7 @@ def measure_cases(
         KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
     """
     work = _measure_all(jobs, run, targets, shipment, on_event, at_once)
-    with run.steered():
+    with run.controlled():
         return asyncio.run(run_interruptible(work, refresh))
 
 
@@ -123,9 +123,9 @@ async def run_disjoint(
     results: dict[str, T] = {}
     try:
         while waiting or running:
-            held = {name for job in running.values() for name in held_by(job.nodes, job.lock)}
+            held = {name for job in running.values() for name in resources_of(job.nodes, job.lock)}
             fits = waiting and len(running) < at_once
-            if fits and held.isdisjoint(held_by(waiting[0].nodes, waiting[0].lock)):
+            if fits and held.isdisjoint(resources_of(waiting[0].nodes, waiting[0].lock)):
                 job = waiting.pop(0)
                 running[asyncio.create_task(measure(job))] = job
                 continue

@@ -284,7 +284,7 @@ class AgentSupervisor:
         while True:
             now = gang.clock()
             waited_s = now - begun.checked_s if begun.checked_s is not None else None
-            if waited_s is None or _must_start(client, waited_s):
+            if waited_s is None or _agent_is_gone(client, waited_s):
                 await self._try_to_start(client, repeat, begun)
             elif waited_s > PROCESS_CHECK_S:
                 running = await call_each([client], NodeClient.is_agent_running)
@@ -366,7 +366,7 @@ class AgentSupervisor:
         await gang.write_progress("waiting", repeat, message, force=True)
 
 
-def _must_start(client: NodeClient, waited_s: float) -> bool:
+def _agent_is_gone(client: NodeClient, waited_s: float) -> bool:
     """Return whether the agent that was started before `waited_s` has ended, or never lived."""
     if client.view.agent == "ended":
         return True

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import asyncssh
 
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
-from nightbench.core.whole_files import replaced
 from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.ssh_login import FIRST_PAUSE_S, connect, explain
 from nightbench.gang.ssh_target import CONNECT_TIMEOUT_S, SshTarget, known_keys
@@ -203,7 +203,7 @@ def save(path: Path, text: str) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    with replaced(path) as beside:
+    with replaced_file(path) as new:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        beside.write_text(text, encoding="utf-8")
-        beside.chmod(mode)
+        new.write_text(text, encoding="utf-8")
+        new.chmod(mode)

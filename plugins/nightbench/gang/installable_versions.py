@@ -92,7 +92,7 @@ def versions_of(
         if name != canonicalize_name(package) or file.get("yanked"):
             continue
         if any(
-            _takes(file.get("requires_python"), series) and accepts_tag(tag, series, machine)
+            _accepts(file.get("requires_python"), series) and accepts_tag(tag, series, machine)
             for series in pythons
             for tag in tags
         ):
@@ -100,7 +100,7 @@ def versions_of(
     return tuple(str(version) for version in sorted(found))
 
 
-def _takes(requires: str | None, series: str) -> bool:
+def _accepts(requires: str | None, series: str) -> bool:
     """Tell whether a file accepts some interpreter of the series (true if it is unreadable)."""
     try:
         return SpecifierSet(requires or "").contains(f"{series}.99")

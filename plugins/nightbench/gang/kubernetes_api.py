@@ -133,6 +133,22 @@ class KubernetesApi:
         ]
         return found
 
+    async def events(self, namespace: str, pod: str) -> list[dict[str, str]]:
+        """Return reason and message of a pod's events, the oldest first.
+
+        Without the right to list them there are none; the preflight names the right.
+        """
+        named = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
+        try:
+            answer = await self.request("GET", f"/api/v1/namespaces/{namespace}/events", named)
+        except ApiRefused as refused:
+            if refused.status != 403:
+                raise
+            return []
+        # Of the two times an event has one.
+        order = sorted(answer["items"], key=lambda e: e.get("lastTimestamp") or e["eventTime"])
+        return [{key: str(e.get(key) or "") for key in ("reason", "message")} for e in order]
+
     async def create_pod(self, pod: Document) -> None:
         """Create a pod; one of its name may exist already."""
         try:

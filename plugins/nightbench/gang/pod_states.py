@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.core.model import ReasonCode
-from nightbench.core.pod_manifests import CONTAINER, JOB, NODE
+from nightbench.core.pod_manifests import CONTAINER, GROUP, JOB, NODE
 
 NO_IMAGE = frozenset({"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"})
 """A first `ErrImagePull` may pass; the kubelet backs off after it."""
@@ -26,7 +26,7 @@ _BY_REASON = {
     "NodeShutdown": ReasonCode.MACHINE_LOST,
     "Shutdown": ReasonCode.MACHINE_LOST,
     "Terminated": ReasonCode.MACHINE_LOST,
-    "DeletionByTaintManager": ReasonCode.MACHINE_LOST,
+    "DeletionByTaintManager": ReasonCode.POD_EVICTED,
     "DeletionByPodGC": ReasonCode.MACHINE_LOST,
 }
 
@@ -44,6 +44,10 @@ class PodState:
     """Name of its Kubernetes node; None before it has one."""
     address: str | None
     """Its IP address."""
+    group: str
+    """Its pod group in Kueue; empty where it has none."""
+    is_gated: bool
+    """Kueue has not admitted it: it competes for no machine."""
     is_running: bool
     waits: str
     """Why it does not run yet; empty where that is not known."""
@@ -51,6 +55,11 @@ class PodState:
     """Why it never runs, or runs no more; None while it may."""
     why: str
     """The words of Kubernetes about `end`."""
+
+    @property
+    def competes(self) -> bool:
+        """Whether the scheduler seeks a machine for it."""
+        return self.machine is None and self.end is None and not self.is_gated
 
 
 def state_of(pod: Mapping[str, Any]) -> PodState:
@@ -73,6 +82,8 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         created=datetime.fromisoformat(meta["creationTimestamp"]),
         machine=(pod.get("spec") or {}).get("nodeName"),
         address=status.get("podIP"),
+        group=(meta.get("labels") or {}).get(GROUP, ""),
+        is_gated=scheduled.get("reason") == "SchedulingGated",
         is_running=running and end is None and bool(status.get("podIP")),
         waits=waits,
         end=end,
@@ -134,7 +145,7 @@ def has_to_yield(mine: list[PodState], others: list[PodState], *, pinned: bool) 
     Without an order two gangs might hold a part of the machines each. Pods that are pinned compete
     for their own machines alone.
     """
-    if not mine or all(pod.machine for pod in mine):
+    if not any(pod.competes for pod in mine):
         return None
 
     def age(pods: list[PodState]) -> tuple[datetime, str]:
@@ -149,7 +160,7 @@ def has_to_yield(mine: list[PodState], others: list[PodState], *, pinned: bool) 
         pods
         for job_id, pods in gangs.items()
         if job_id != mine[0].job_id
-        and not all(pod.machine for pod in pods)
+        and any(pod.competes for pod in pods)
         and (not pinned or wanted & {pod.node for pod in pods})
     ]
     older = [pods for pods in rivals if age(pods) < age(mine)]

@@ -26,6 +26,7 @@ from nightbench.gang.kubernetes_api import (
     acquire_api,
     release_api,
 )
+from nightbench.gang.pod_events import cause_of_loss
 from nightbench.gang.pod_process import PodProcess
 from nightbench.gang.pod_states import PodState, code_of_refusal, state_of
 from nightbench.gang.transport import (
@@ -115,7 +116,7 @@ class PodTransport(Transport):
             raise await self._loss(what, str(error)) from error
         except _FileError as error:
             full = error.number in (errno.ENOSPC, errno.EDQUOT)
-            room = await self.room(error.path)
+            room = await self.free_space(error.path)
             raise self.refused(what, str(error), room, need_bytes, full) from error
 
     async def _loss(self, what: str, why: str) -> PodError | NodeUnreachable:
@@ -125,11 +126,11 @@ class PodTransport(Transport):
         if known is not None:
             with contextlib.suppress(ApiRefused, ApiUnreachable):
                 now = await self._look()
-                if now is None:
-                    said = f"{known.name} is gone"
-                    return PodError.of_code(self, said, ReasonCode.POD_DELETED)
-                if now.end is not None:
-                    return PodError.of_code(self, f"{now.name}: {now.why}", now.end)
+                if now is None or now.end is not None:
+                    assert self._api is not None, "it has been asked"
+                    name, namespace = (now or known).name, self._target.policy.namespace
+                    code, said = await cause_of_loss(self._api, namespace, name, now)
+                    return PodError.of_code(self, said, code)
         return NodeUnreachable.of(self, f"stream lost ({why}), wanted to {what}")
 
     async def _found(self) -> tuple[PodState, KubernetesApi]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.core.pod_manifests import APP, GRACE_S, JOB, NAME, RUN, job_label, label_value, pod
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
 from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
+from nightbench.gang.pod_events import cause_of_loss, last_event
 from nightbench.gang.pod_states import PodState, code_of_refusal, has_to_yield, state_of
 from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
@@ -112,53 +114,61 @@ class GangPods:
             known = {each.name for each in mine if each.end} if known is None else known
             for each in mine:
                 if each.end is not None and each.name not in known and rival is None:
-                    raise PodError.of_code(self._place(each.node), each.why, each.end)
+                    raise await self._lost(api, each.node, each.name, each)
             if gone := sorted(created - {each.name for each in mine}):
-                place = self._place(self._job.nodes[0].name)
-                raise PodError.of_code(place, f"{gone[0]} is gone", ReasonCode.POD_DELETED)
+                raise await self._lost(api, self._job.nodes[0].name, gone[0], None)
             alive = {each.node: each for each in mine if each.end is None}
             waiting = [each for each in alive.values() if not each.is_running]
             if len(alive) == len(self._job.nodes) and not waiting:
                 return alive
             if clock() - began_s > policy.wait_s:
-                raise self._late(waiting, rival, policy.wait_s)
-            if rival is not None and _waits(everyone, rival):
+                raise await self._start_timeout(api, waiting, rival, policy.wait_s)
+            if rival is not None and _has_waiting_pod(everyone, rival):
                 await asyncio.sleep(POLL_S)
                 continue
             rival = has_to_yield(list(alive.values()), everyone, pinned=policy.pinned)
             if rival is not None:
-                self._say(f"yields to {rival}, which waits for machines since before")
+                self._report(f"yields to {rival}, which waits for machines since before")
                 known |= {each.name for each in mine}
                 await self._delete(api, alive.values())
                 created.clear()
                 continue
-            created |= await self._create_missing(api, mine, alive)
+            created |= await self._create_missing(api, alive)
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
                 said = waits
-                self._say(f"waiting for pods: {waits}")
+                self._report(f"waiting for pods: {waits}")
             await asyncio.sleep(POLL_S)
 
-    async def _create_missing(
-        self, api: KubernetesApi, mine: Iterable[PodState], alive: Mapping[str, PodState]
-    ) -> set[str]:
+    async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
         """Create a pod for each node that has none; return their names."""
-        names, created = {each.name for each in mine}, set()
+        policy, created = self._target.policy, set()
+        # Of a lost pod's name its successor would pass for the lost one.
+        serial = secrets.token_hex(3)
+        # Kueue has ended a group that has no pods left.
+        new = f"nb-{job_label(self._job.job_id)}-{serial}"
+        group = next((each.group for each in alive.values()), new)
         # All gangs create in one order, the same in which they lock nodes.
         for node in sorted(self._job.nodes, key=lambda node: node.name):
             if node.name in alive:
                 continue
-            policy, shared, attempt = self._target.policy, self._target.shared, 0
-            manifest = pod(self._job, node, policy, attempt, shared=shared)
-            while manifest["metadata"]["name"] in names:
-                attempt += 1
-                manifest = pod(self._job, node, policy, attempt, shared=shared)
+            manifest = pod(self._job, node, policy, serial, group, shared=self._target.shared)
             await self._answer(partial(api.create_pod, manifest), node.name)
             created.add(manifest["metadata"]["name"])
-            self._say(f"pod {manifest['metadata']['name']} created", node.name)
+            self._report(f"pod {manifest['metadata']['name']} created", node.name)
         return created
 
-    def _late(self, waiting: list[PodState], rival: str | None, wait_s: float) -> PodError:
+    async def _lost(
+        self, api: KubernetesApi, node: str, name: str, left: PodState | None
+    ) -> PodError:
+        """Return the error for a pod that has ended; `left` is None if it is gone."""
+        ask = partial(cause_of_loss, api, self._target.policy.namespace, name, left)
+        code, why = await self._answer(ask, node)
+        return PodError.of_code(self._place(node), why, code)
+
+    async def _start_timeout(
+        self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
+    ) -> PodError:
         """Return the error for pods that do not all run in time."""
         expected = f"{wait_s:g} s"
         if not waiting:
@@ -166,7 +176,12 @@ class GangPods:
             return PodError.of_code(place, why, ReasonCode.POD_UNSCHEDULABLE, expected)
         first = min(waiting, key=lambda each: (each.machine is not None, each.node))
         code = ReasonCode.POD_NOT_STARTED if first.machine else ReasonCode.POD_UNSCHEDULABLE
-        return PodError.of_code(self._place(first.node), first.waits or "?", code, expected)
+        event = await self._answer(
+            partial(last_event, api, self._target.policy.namespace, first.name), first.node
+        )
+        said = first.waits if code is ReasonCode.POD_UNSCHEDULABLE else ""
+        why = said or "; ".join(filter(None, (first.waits, event))) or "no scheduler answered"
+        return PodError.of_code(self._place(first.node), why, code, expected)
 
     async def running(self) -> dict[str, str]:
         """Return node -> name of its pod, for the nodes that have one that runs.
@@ -193,7 +208,7 @@ class GangPods:
         try:
             await self.delete()
         except GangError as error:
-            self._say(f"pods could not be deleted: {error}")
+            self._report(f"pods could not be deleted: {error}")
 
     async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
         names = [each.name for each in pods]
@@ -225,7 +240,7 @@ class GangPods:
     def _place(self, node: str) -> _Place:
         return _Place(node, f"{self._target.policy.namespace}/{node}")
 
-    def _say(self, message: str, node: str | None = None) -> None:
+    def _report(self, message: str, node: str | None = None) -> None:
         self._on_event(GangEvent("pod", message, node))
 
 
@@ -235,9 +250,9 @@ class _Place:
     address: str
 
 
-def _waits(pods: Iterable[PodState], job_id: str) -> bool:
+def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
     """Return whether a job has pods of which one has no machine yet."""
-    return any(each.machine is None and each.end is None for each in pods if each.job_id == job_id)
+    return any(each.competes for each in pods if each.job_id == job_id)
 
 
 async def delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> None:

@@ -157,7 +157,7 @@ class RepeatController:
                 await self._write_progress("collecting", timing)
                 return reasons
             if decision.action is GangAction.GO:
-                await self._go(views, clocks)
+                await self._send_start_signal(views, clocks)
                 timing = Timing(timing.prepared_s, timing.started_s or now, timing.aborted_s)
             elif decision.action in (GangAction.DRAIN, GangAction.FINISH):
                 await self._send(str(decision.action), {})
@@ -194,7 +194,7 @@ class RepeatController:
         new = {view.node for view in views if view.state is None and view.last_error is None}
         await self._send("prepare", {}, only=new)
 
-    async def _go(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
+    async def _send_start_signal(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
         """Send every node the ports of all nodes, once the clocks are measured."""
         ports = {name: port for view in views for name, port in view.ports.items()}
         await clocks

@@ -100,13 +100,13 @@ def repeat_end(
     said = {node: reasons_from_json(bad[node].get("reasons")) for node in ordered}
     if {*reasons} <= {reason for node in failed for reason in said[node]}:
         # What the controller heard of first was not the first death everywhere.
-        causes = [node for node in failed if not _followed(said[node])]
+        causes = [node for node in failed if not _has_left_gang(said[node])]
         shown = (causes or failed or ordered[:1])[:SHOWN]
         reasons = tuple(reason for node in shown for reason in said[node]) or reasons
     if not reasons:
         reasons = tuple(Reason(ReasonCode.NO_RESULT, node) for node in missing)
     # They come first: processes of other nodes failed because of them.
-    reasons = tuple(dict.fromkeys((*reversed(deaths), *_went_on(results), *reasons)))
+    reasons = tuple(dict.fromkeys((*reversed(deaths), *_unfinished_ranks(results), *reasons)))
     aborted = not failed and not missing and bool(bad) and not abort_was_sent
     status = "aborted" if aborted else "failed"
     in_order = {node: results[node] for node in (*ordered, *(n for n in results if n not in bad))}
@@ -135,7 +135,7 @@ def _disturbed(results: Results) -> tuple[Reason, ...]:
     )
 
 
-def _went_on(results: Results) -> list[Reason]:
+def _unfinished_ranks(results: Results) -> list[Reason]:
     """Return a reason for a rank that was still in its window: alone it hangs or fails."""
     ended = {
         p["name"]: int(p["summary"]["window"]["steps"])
@@ -155,7 +155,7 @@ def _went_on(results: Results) -> list[Reason]:
     ][:1]
 
 
-def _followed(reasons: Sequence[Reason]) -> bool:
+def _has_left_gang(reasons: Sequence[Reason]) -> bool:
     return any(each.code is ReasonCode.EXCEPTION and LEFT in each.observed for each in reasons)
 
 
@@ -177,7 +177,7 @@ def _first_death_first(
         times = [p["failed_s"] for p in _processes(result) if p.get("failed_s") is not None]
         first_s = min(times) - clock.offset_s if times and clock is not None else math.inf
         unheard = not {*heard} & {*said}
-        return result.get("status") != "failed", _followed(said), first_s, unheard
+        return result.get("status") != "failed", _has_left_gang(said), first_s, unheard
 
     return sorted(bad, key=key)
 

@@ -217,7 +217,7 @@ class SshConnection(Transport):
         changes = what.split()[0] in ("make", "write", "upload", "rename")
         full = isinstance(error, asyncssh.SFTPNoSpaceOnFilesystem | asyncssh.SFTPQuotaExceeded)
         if full or (changes and not isinstance(error, asyncssh.SFTPConnectionLost)):
-            room = await self.room(path)
+            room = await self.free_space(path)
             return self.refused(what, error.reason, room, need_bytes, full)
         return RemoteFailure.of(self, f"could not {what}: {error.reason}")
 

@@ -278,7 +278,7 @@ class Transport(ABC):
             )
         return RemoteFailure.of(self, f"could not {what}: {why}")
 
-    async def room(self, path: str) -> tuple[int | None, str | None]:
+    async def free_space(self, path: str) -> tuple[int | None, str | None]:
         """Return the free bytes at a path, and its nearest folder if that is not writable."""
         script = (
             'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '

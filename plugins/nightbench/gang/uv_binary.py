@@ -14,9 +14,9 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from nightbench.config.locations import home_folder
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.code_digest import file_digest
-from nightbench.core.own_files import CHECKOUT
-from nightbench.core.whole_files import replaced
+from nightbench.core.package_files import CHECKOUT
 from nightbench.gang.errors import GangError
 from nightbench.gang.wheels import PinnedPackage, download, packages_of
 
@@ -117,6 +117,6 @@ def _unpack(wheel: Path, binary: Path, version: str) -> None:
             content = archive.read(member)
     except (zipfile.BadZipFile, KeyError) as error:
         raise GangError(f"{wheel}: found no {member} in it; expected uv's own wheel") from error
-    with replaced(binary) as new:
+    with replaced_file(binary) as new:
         new.write_bytes(content)
         new.chmod(0o755)

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nightbench.config import locations
+from nightbench.core.atomic_files import atomic_file
 from nightbench.core.errors import UserError
-from nightbench.core.whole_files import beside
 
 
 class Home:
@@ -96,7 +96,7 @@ def uv_env() -> dict[str, str]:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file by one that only its owner can read, never readable in between."""
-    with beside(path) as new:
+    with atomic_file(path) as new:
         new.touch(0o600)
         new.write_text(text, encoding="utf-8")
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from nightbench.core.atomic_files import remove_older
 from nightbench.core.errors import UserError
-from nightbench.core.whole_files import remove_older
 from nightbench.local.home import Home
 
 KEPT_DAYS = 30.0

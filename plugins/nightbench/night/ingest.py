@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.errors import ItemErrors
-from nightbench.core.model import CaseStatus, RunBundle
-from nightbench.night.bundles import build_bundle
+from nightbench.core.model import CaseStatus, LoadBatch
 from nightbench.night.cluster_preflight import record_run
+from nightbench.night.load_batch import build_load_batch
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.spool.documents import DamagedDocument
 from nightbench.spool.plans import EXPORTED, mark_ended
@@ -62,16 +62,16 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     """
     folder = spool.run(run_id)
     connect().close()
-    bundle = build_bundle(folder)
+    batch = build_load_batch(folder)
     connection = connect()
     try:
         runs = Warehouse(connection).runs
-        changed = runs.load(bundle)
+        changed = runs.load(batch)
         runs.refresh_statistics()
-        record_run(connection, folder, bundle.run.cluster)
+        record_run(connection, folder, batch.run.cluster)
     finally:
         connection.close()
-    result = _result(bundle, changed)
+    result = _result(batch, changed)
     folder.save_loaded({"at": utc_now(), "sentence": result.sentence()})
     return result
 
@@ -157,7 +157,7 @@ def close_abandoned(spool: Spool, now: datetime) -> list[str]:
             over = document.get("ended_at") or run.loaded() is not None
             if not started or over or document.get(EXPORTED):
                 continue
-            killed = run.is_steered() is False
+            killed = run.is_controlled() is False
             progress = _last_progress(run) if killed else None
             if (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
                 mark_ended(run)
@@ -180,16 +180,16 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _result(bundle: RunBundle, changed: bool) -> IngestResult:
-    ok = [case for case in bundle.cases if case.status is CaseStatus.OK]
-    left_out = sum(case.status is CaseStatus.LEFT_OUT for case in bundle.cases)
+def _result(batch: LoadBatch, changed: bool) -> IngestResult:
+    ok = [case for case in batch.cases if case.status is CaseStatus.OK]
+    left_out = sum(case.status is CaseStatus.LEFT_OUT for case in batch.cases)
     quarantined = sum(case.measurement is not None and case.measurement.quarantined for case in ok)
     return IngestResult(
-        run_id=bundle.run.run_id,
+        run_id=batch.run.run_id,
         changed=changed,
         measured=len(ok) - quarantined,
         quarantined=quarantined,
-        failed=len(bundle.cases) - len(ok) - left_out,
-        missing=len(bundle.planned) - len(bundle.cases),
+        failed=len(batch.cases) - len(ok) - left_out,
+        missing=len(batch.planned) - len(batch.cases),
         left_out=left_out,
     )

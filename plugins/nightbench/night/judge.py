@@ -10,7 +10,7 @@ from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for
 from nightbench.alerts.explain import explain_alerts
 from nightbench.alerts.notes import follow_drifts, quarantine
 from nightbench.alerts.notify import Notifier, notify
-from nightbench.alerts.shared_alerts import SharedAlerts, StandingMovement, share_alerts
+from nightbench.alerts.shared_alerts import LiveSharedChange, SharedAlerts, share_alerts
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -33,7 +33,7 @@ from nightbench.detection.factors import NightRow, SharedChange
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
-from nightbench.night.paired_night import paired_cases
+from nightbench.night.reference_verdicts import paired_cases
 from nightbench.night.shared_verdicts import (
     CHANGES,
     SharedVerdicts,
@@ -42,7 +42,7 @@ from nightbench.night.shared_verdicts import (
     residual_parts,
 )
 from nightbench.night.suspected_regressions import confirm_suspects
-from nightbench.night.trained_alike import (
+from nightbench.night.training_verdicts import (
     TrainingVerdicts,
     follow_training,
     judge_trainings,
@@ -77,7 +77,7 @@ class JudgedCases:
     """Of the cases that have a value, by case_id."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
-    movements: Sequence[SharedChange] = ()
+    shared_changes: Sequence[SharedChange] = ()
     """What they share; of nightly runs alone."""
     own: frozenset[str] = frozenset()
     """Members of a movement that changed by themselves as well."""
@@ -120,24 +120,24 @@ def judge_run(
         noisy = quarantine(warehouse, plan, judged.histories)
         follow_drifts(warehouse, plan, judged.drifts, judged.histories, later, noisy)
         cluster = plan.run.cluster
-        standing = StandingMovement.of(warehouse.alerts.read("standing_movements", cluster=cluster))
+        changed = LiveSharedChange.of(warehouse.alerts.read("live_shared_changes", cluster=cluster))
         metric = plan.policy.metric
         if metric != "throughput":
-            standing = []
+            changed = []
         # Alerts on another figure of the same series are those of another suite.
         live = [
             alert
-            for row in warehouse.alerts.read("standing_alerts", cluster=cluster)
+            for row in warehouse.alerts.read("continuing_alerts", cluster=cluster)
             if (alert := LiveAlert.from_row(row)).metric == metric
         ]
         shared = share_alerts(
             [verdict for verdict in verdicts if verdict.case_id not in later],
-            judged.movements,
-            standing,
+            judged.shared_changes,
+            changed,
             judged.own,
             noisy,
             live,
-            residual_parts(standing, judged.rows),
+            residual_parts(changed, judged.rows),
         )
         changes = alerts_for(
             shared.verdicts,
@@ -152,7 +152,7 @@ def judge_run(
         resolved += joined
         current = [verdict for verdict in verdicts if verdict.case_id not in later]
         opened = (*opened, *follow_training(warehouse, plan, current, judged.trainings))
-        _store_movements(warehouse, plan.run, judged.movements, shared)
+        _store_shared_changes(warehouse, plan.run, judged.shared_changes, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms:
             confirm_suspects(connection, plan)
@@ -199,16 +199,16 @@ def _store(
     return (*reopened, *opened), resolved
 
 
-def _store_movements(
-    warehouse: Warehouse, run: Run, movements: Sequence[SharedChange], shared: SharedAlerts
+def _store_shared_changes(
+    warehouse: Warehouse, run: Run, shared_changes: Sequence[SharedChange], shared: SharedAlerts
 ) -> None:
     """Store what the series of a night share, with the alert of each that has one."""
     alert_ids = {
         row["case_id"]: row["alert_id"]
-        for row in warehouse.alerts.read("standing_alerts", cluster=run.cluster)
+        for row in warehouse.alerts.read("continuing_alerts", cluster=run.cluster)
         if row["metric"] == "throughput"
     }
-    warehouse.alerts.store_movements(
+    warehouse.alerts.store_shared_changes(
         [
             {
                 "run_id": run.run_id,
@@ -221,11 +221,11 @@ def _store_movements(
                 "members": dict(each.members),
                 "series": each.series,
                 "controls": each.controls[1],
-                "controls_moved": each.controls[0],
+                "controls_changed": each.controls[0],
                 "sentence": each.sentence,
                 "alert_id": alert_ids.get(shared.lead.get(number, "")),
             }
-            for number, each in enumerate(movements)
+            for number, each in enumerate(shared_changes)
         ]
     )
 
@@ -289,7 +289,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         if verdict.case_id in judgements
     }
     return JudgedCases(
-        verdicts, drifts, histories, shared.movements, shared.own, shared.rows, trainings
+        verdicts, drifts, histories, shared.changes, shared.own, shared.rows, trainings
     )
 
 

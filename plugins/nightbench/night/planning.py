@@ -28,10 +28,10 @@ from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, Ware
 from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
-from nightbench.core.placement import held_by
+from nightbench.core.placement import resources_of
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
-from nightbench.night.night_pairs import beside, plan_pairs
+from nightbench.night.reference_plan import pair_text, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool
 from nightbench.spool.documents import of_this_version
 from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
@@ -138,7 +138,7 @@ def plan_night(
             past.get(case.case_id, CaseHistory()).of(
                 definition_digest(case, catalog.workloads[case.workload], suite.protocol)
             ),
-            held_by(nodes_of(case, suite, cluster, catalog), cluster.lock),
+            resources_of(nodes_of(case, suite, cluster, catalog), cluster.lock),
             tonight,
         )
         for case in suite.cases
@@ -302,7 +302,7 @@ def _log_night(night: NightPlan) -> None:
             log.warning("unavailable: %s: %s", entry.case_id, entry.problem)
     for pair in night.pairs:
         if pair.left_out is None:
-            log.info("%s, about %s", beside(pair), duration(pair.seconds))
+            log.info("%s, about %s", pair_text(pair), duration(pair.seconds))
         else:
             why = sentence(pair.left_out)
             log.warning("not compared with its reference: %s: %s", pair.case_id, why)

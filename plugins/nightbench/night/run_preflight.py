@@ -83,7 +83,7 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
             kept.append(job)
             continue
         try:
-            nodes = nodes_for(job.case, _alike(job, cluster), out.keys())
+            nodes = nodes_for(job.case, _same_machine_nodes(job, cluster), out.keys())
         except TooFewNodes as error:
             unplaced[job.case.case_id] = (
                 *(reason for node in lost for reason in out[node]),
@@ -96,7 +96,7 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
     return Placement(tuple(kept), tuple(changed), unplaced)
 
 
-def _alike(job: JobSpec, cluster: Cluster) -> Cluster:
+def _same_machine_nodes(job: JobSpec, cluster: Cluster) -> Cluster:
     """Return the cluster with nodes of the CPU architecture alone that a job was placed on."""
     nodes = tuple(node for node in cluster.nodes if node.machine == job.nodes[0].machine)
     return dataclasses.replace(cluster, nodes=nodes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from statistics import median
 
-from nightbench.alerts.shared_alerts import StandingMovement
+from nightbench.alerts.shared_alerts import LiveSharedChange
 from nightbench.core.model import (
     HistoryPoint,
     MeasuredCase,
@@ -47,9 +47,9 @@ class SharedVerdicts:
     """A night's verdicts, with what the series share taken into account."""
 
     verdicts: Sequence[Verdict]
-    movements: Sequence[SharedChange] = ()
+    changes: Sequence[SharedChange] = ()
     own: frozenset[str] = frozenset()
-    """Members of a movement that show a change of their own when it is taken out."""
+    """Members that show a change of their own after the shared change is subtracted."""
     rows: Mapping[str, NightRow] = field(default_factory=dict)
     """Of the cases that have a value, by case_id."""
 
@@ -69,7 +69,7 @@ def judge_shared(
 
     A series that moved with others without showing it alone is `regressed` or `improved` by what
     they show together. `machines` are the nights of reference builds by case_id: controls of the
-    nodes, of which the case beside it has no movement left.
+    nodes, of which the case next to it has no shared change left.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -116,12 +116,12 @@ def find_shared(
         for each in verdicts
         if each.since is not None and each.level_change is not None
     }
-    movements = shared_changes([*rows.values(), *controls], policy, alone)
+    changes = shared_changes([*rows.values(), *controls], policy, alone)
     lines: dict[Factor, list[str]] = defaultdict(list)
     for case_id, row in rows.items():
         lines[_line(row)].append(case_id)
     mine = {
-        verdict.case_id: [each for each in movements if verdict.case_id in each.members]
+        verdict.case_id: [each for each in changes if verdict.case_id in each.members]
         for verdict in verdicts
     }
     again: dict[str, Sequence[HistoryPoint]] = {}
@@ -131,12 +131,12 @@ def find_shared(
             continue
         case_id, row = verdict.case_id, rows[verdict.case_id]
         if mine[case_id]:
-            again[case_id] = without_shared(row, movements)
+            again[case_id] = without_shared(row, changes)
             continue
         others = [rows[other] for other in lines[_line(row)] if other != case_id]
-        unmoved = _unmoved_by_release(row, others, alone)
-        if unmoved:
-            again[case_id], beside[case_id] = row.points, unmoved
+        unchanged = _unchanged_by_release(row, others, alone)
+        if unchanged:
+            again[case_id], beside[case_id] = row.points, unchanged
     left = dict(zip(again, _judge_again(again, rows, policy), strict=True))
     own = set()
     found: list[Verdict] = []
@@ -156,29 +156,29 @@ def find_shared(
                 own.add(case_id)
             found.append(sentences.with_shared(verdict, mine[case_id]))
         else:
-            found.append(_moved(rows[case_id], verdict, mine[case_id][0]))
-    return SharedVerdicts(found, movements, frozenset(own), rows)
+            found.append(_verdict_of_shared(rows[case_id], verdict, mine[case_id][0]))
+    return SharedVerdicts(found, changes, frozenset(own), rows)
 
 
 def residual_parts(
-    standing: Sequence[StandingMovement], rows: Mapping[str, NightRow]
+    live: Sequence[LiveSharedChange], rows: Mapping[str, NightRow]
 ) -> dict[int, float]:
     """Return by alert the part of its shared change that members show tonight; 1: all of it.
 
     The median over the members: each one's distance tonight from its level before, as a part of its
-    own step. A movement of which too few members have a value has none.
+    own step. A shared change of which too few members have a value has none.
     """
     found: dict[int, float] = {}
-    for movement in standing:
+    for shared in live:
         parts = []
-        for case_id in sorted(movement.members.keys() & rows.keys()):
+        for case_id in sorted(shared.members.keys() & rows.keys()):
             points = rows[case_id].points
-            before = [p.value for p in points if p.at.date() < movement.since][-REFERENCE:]
-            if len(before) >= LEAST_REFERENCE and movement.members[case_id]:
+            before = [p.value for p in points if p.at.date() < shared.since][-REFERENCE:]
+            if len(before) >= LEAST_REFERENCE and shared.members[case_id]:
                 off = math.log(points[-1].value / median(before))
-                parts.append(off / math.log1p(movement.members[case_id]))
+                parts.append(off / math.log1p(shared.members[case_id]))
         if len(parts) >= SMALLEST_GROUP:
-            found[movement.alert_id] = median(parts)
+            found[shared.alert_id] = median(parts)
     return found
 
 
@@ -203,7 +203,7 @@ def _line(row: NightRow) -> Factor:
     return next(factor for factor in row.factors if factor.kind is FactorKind.LINE)
 
 
-def _unmoved_by_release(
+def _unchanged_by_release(
     row: NightRow, others: Sequence[NightRow], alone: Mapping[str, tuple[date, float]]
 ) -> str:
     """Return how few series of a line moved with one that moved with no other.
@@ -219,33 +219,33 @@ def _unmoved_by_release(
     return sentences.not_of_the_version(since, len(moved), len(before), _line(row).name)
 
 
-def _without_release(row: NightRow, verdict: Verdict, left: Judgement, unmoved: str) -> Verdict:
+def _without_release(row: NightRow, verdict: Verdict, left: Judgement, unchanged: str) -> Verdict:
     """Return the verdict on a series that moved with no other, by what its nights alone say."""
     if left.kind in CHANGES:
         return verdict
     return replace(
         verdict_of(verdict.case_id, verdict.cluster, row.points[-1], left),
         smallest_slowdown=verdict.smallest_slowdown,
-        sentence=left.sentence + unmoved,
+        sentence=left.sentence + unchanged,
     )
 
 
-def _moved(row: NightRow, verdict: Verdict, movement: SharedChange) -> Verdict:
+def _verdict_of_shared(row: NightRow, verdict: Verdict, shared: SharedChange) -> Verdict:
     """Return the verdict on a series that moved with others and does not show it alone."""
-    step = movement.members[row.name]
-    before = [point for point in row.points if point.at.date() < movement.since]
-    since = [point for point in row.points if point.at.date() >= movement.since]
+    step = shared.members[row.name]
+    before = [point for point in row.points if point.at.date() < shared.since]
+    since = [point for point in row.points if point.at.date() >= shared.since]
     tonight = row.points[-1]
     baseline = verdict.baseline or tonight.value / (1 + step)
     return replace(
         verdict,
-        kind=VerdictKind.REGRESSED if movement.falls else VerdictKind.IMPROVED,
-        sentence=sentences.shown_by_others(tonight.value, baseline, movement, step),
+        kind=VerdictKind.REGRESSED if shared.is_drop else VerdictKind.IMPROVED,
+        sentence=sentences.shown_by_others(tonight.value, baseline, shared, step),
         baseline=baseline,
         change=tonight.value / baseline - 1,
         level_change=step,
-        low=min(movement.low, step),
-        high=max(movement.high, step),
+        low=min(shared.low, step),
+        high=max(shared.high, step),
         since=since[0].at,
         first_bad_run_id=since[0].run_id or None,
         last_good_run_id=(before[-1].run_id or None) if before else None,

@@ -49,12 +49,12 @@ def _used_since(spool: Spool, oldest: datetime) -> Iterator[bytes]:
     for folder in (*spool.runs(), *spool.comparisons()):
         began = started_at(folder)
         recent = began is None or began >= oldest.replace(tzinfo=None)
-        if recent or _goes_on(folder):
+        if recent or _is_unfinished(folder):
             for name in ("run.json", "planned.json"):
                 yield read_bytes(folder.folder / name) or b""
 
 
-def _goes_on(folder: RunSpool) -> bool:
+def _is_unfinished(folder: RunSpool) -> bool:
     return (folder.folder / "planned.json").exists() and not folder.has_ended
 
 

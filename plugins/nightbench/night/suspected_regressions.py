@@ -109,7 +109,7 @@ def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
     """
     pair = _pair(suspect)
     for build in pair or ():
-        _still_there(build)
+        _check_wheel(build)
     return pair
 
 
@@ -118,9 +118,9 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
     good, bad = suspect.good, suspect.bad
     if good is None:
         return None
-    then, now = plain(suspect.good_version), plain(suspect.bad_version)
+    then, now = public_version(suspect.good_version), public_version(suspect.bad_version)
     moved = then is not None and now is not None and then != now
-    if _is_one(good, bad):
+    if _is_same_build(good, bad):
         if not moved or (good.source == "wheel" and good.digest):
             return None
         if good.source == "path":
@@ -129,23 +129,23 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
         # The same build by another name, such as a lock that is named by its version.
         return None
     if good.source == "index":
-        good = dataclasses.replace(good, version=plain(good.version) or then)
+        good = dataclasses.replace(good, version=public_version(good.version) or then)
     return good, bad
 
 
-def plain(version: str | None) -> str | None:
+def public_version(version: str | None) -> str | None:
     """Return a version without its local part: `2.13.0` for `2.13.0+cpu`."""
     return version.partition("+")[0] if version else None
 
 
-def _is_one(one: Build, other: Build) -> bool:
+def _is_same_build(one: Build, other: Build) -> bool:
     names = ["line", "variant", "source", "digest"]
     if one.source != "wheel" or not one.digest:
         names += ["location", "version"]
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def _still_there(build: Build) -> None:
+def _check_wheel(build: Build) -> None:
     if build.source != "wheel" or not build.location:
         return
     path = Path(build.location)
@@ -196,11 +196,11 @@ def suspected_regression(
     run_id, nights = plan.run.run_id, nights or RunFacts(warehouse)
     tonight = nights.points(run_id).get(case_id)
     verdict = nights.verdicts(run_id).get(case_id) if tonight else None
-    fell = verdict if verdict is not None and verdict.kind is VerdictKind.REGRESSED else None
-    good_run_id = fell.last_good_run_id if fell else None
+    dropped = verdict if verdict is not None and verdict.kind is VerdictKind.REGRESSED else None
+    good_run_id = dropped.last_good_run_id if dropped else None
     trained = None
     if alert["metric"] == "training":
-        fell, same = None, warehouse.series.same_training(case.planned, plan.run, PROVED_NIGHTS)
+        dropped, same = None, warehouse.series.same_training(case.planned, plan.run, PROVED_NIGHTS)
         if not same:
             return None
         good_run_id = same[0]["run_id"]
@@ -221,8 +221,8 @@ def suspected_regression(
         good_run_id=good_run_id,
         nodes=tuple(dict.fromkeys(process.node for process in case.processes)),
         definition_digest=case.planned.definition_digest,
-        low=fell.low if fell else None,
-        high=fell.high if fell else None,
+        low=dropped.low if dropped else None,
+        high=dropped.high if dropped else None,
         noise=_noise(tonight),
         trained=trained,
     )
@@ -297,7 +297,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
         known_past = past.get(suspect.case_id)
         digest = suspect.definition_digest
         repeat_s = known_past.of(digest).repeat_s if known_past else None
-        expected_s = expected(suspect, plan, repeat_s)
+        expected_s = expected_seconds(suspect, plan, repeat_s)
         gain = expected_gain(suspect, plan.policy.clear_change)
         wanted.append((gain / max(expected_s, 1.0), expected_s, suspect))
     for rate, expected_s, suspect in sorted(wanted, key=lambda each: -each[0]):
@@ -319,7 +319,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
 def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
     """Return the drop that an interval must exceed, as a ratio less one: .015 for 1.5 %.
 
-    Two builds in one round share the hour, so a small part of the fall is real as well, from the
+    Two builds in one round share the hour, so a small part of the drop is real as well, from the
     suite's smallest change on. One build against a level of earlier nights does not: half way
     separates the levels best. A change of training is not decided by a ratio.
     """
@@ -333,32 +333,32 @@ def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two:
 def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
     """Return what measuring again is expected to spare: throughput that is misjudged otherwise.
 
-    A fall that is told and is none, or less than the bound of a confirmation, is told wrongly by
-    its distance from that bound. `UNREAL` of all falls are none. The others are as large as the
-    night's interval says, and of these it is the knowledge gradient (Frazier, Powell and Dayanik,
-    2008): large where the fall lies near the bound for its uncertainty, and where the rounds say
+    A reported drop that is none, or less than the bound of a confirmation, is wrong by its
+    distance from that bound. `UNREAL` of all reported drops are none. The others have the size of
+    the night's interval, and of these it is the knowledge gradient (Frazier, Powell and Dayanik,
+    2008): large where the drop lies near the bound for its uncertainty, and where the rounds say
     more than the night did. If training changed, the whole throughput is misjudged.
     """
-    has_two = _has_two(suspect)
+    has_two = _has_two_builds(suspect)
     if has_two is None:
         return 0.0
     if suspect.trained is not None:
         return UNREAL
     rounds, _ = rounds_of(has_two)
     launches = rounds if has_two else 2 * rounds
-    fall = -math.log(suspect.value / suspect.baseline)
+    drop = -math.log(suspect.value / suspect.baseline)
     bound = math.log1p(smallest_effect(suspect, min_change, has_two=has_two))
-    unsure = fall / 2
+    unsure = drop / 2
     if suspect.low is not None and suspect.high is not None:
         unsure = (math.log1p(suspect.high) - math.log1p(suspect.low)) / (2 * Z_90)
     error = (suspect.noise or 0.0) * math.sqrt((2 if has_two else 1) / launches)
     learnt = unsure**2 / (math.hypot(unsure, error) or 1.0)
-    off = abs(fall - bound) / learnt if learnt else math.inf
+    off = abs(drop - bound) / learnt if learnt else math.inf
     gradient = learnt * (_NORMAL.pdf(off) - off * _NORMAL.cdf(-off)) if learnt else 0.0
     return UNREAL * bound + (1 - UNREAL) * gradient
 
 
-def _has_two(suspect: SuspectedRegression) -> bool | None:
+def _has_two_builds(suspect: SuspectedRegression) -> bool | None:
     """Return whether two builds are measured; None: nothing can be, and it ends with the reason."""
     try:
         # Wheels are compared when they are measured: reading them takes
@@ -368,12 +368,12 @@ def _has_two(suspect: SuspectedRegression) -> bool | None:
         return None
 
 
-def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
+def expected_seconds(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
     """Return the seconds that a confirmation is expected to take, preparation included.
 
     `repeat_s` is what a repeat usually takes; a guess from the protocol where None.
     """
-    has_two = _has_two(suspect)
+    has_two = _has_two_builds(suspect)
     if has_two is None:
         return 0.0
     here, there = rounds_of(has_two)

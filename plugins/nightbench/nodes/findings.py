@@ -52,7 +52,7 @@ def findings(
         The most severe first; empty where nothing was found.
     """
     if seen.api is not None:
-        return tuple(pod_findings(seen.api, cluster))
+        return tuple(pod_findings(seen.api, cluster, lines))
     if seen.document is None:
         return (refusals.refusal(seen, cluster),)
     node = next((n for n in cluster.nodes if n.name == seen.node), None)
@@ -308,14 +308,14 @@ def _foreign(given: _CheckInput) -> Iterator[Finding]:
         "neighbours",
         f"foreign work uses {foreign['cpu_share']:.0%} of the cores"
         + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
-        + _who(foreign["processes"]),
+        + _busiest_processes(foreign["processes"]),
         f"{policy.cpu_share:.0%} at most (neighbours.cpu)"
         + (", and no GPU process" if on_gpu else ""),
         f"ask its users; {meant} (neighbours.action: {policy.action})",
     )
 
 
-def _who(processes: Sequence[Mapping[str, Any]]) -> str:
+def _busiest_processes(processes: Sequence[Mapping[str, Any]]) -> str:
     busiest = sorted(processes, key=lambda p: -(p["cpu_share"] or 0.0))[:3]
     said = [
         f"{(p['command'] or 'a process')[:NAMED_BY]} of {p['user'] or '?'} (pid {p['pid']})"
@@ -324,7 +324,7 @@ def _who(processes: Sequence[Mapping[str, Any]]) -> str:
     return f": {', '.join(said)}" if said else ""
 
 
-def _held(given: _CheckInput) -> Iterator[Finding]:
+def _locked(given: _CheckInput) -> Iterator[Finding]:
     for holder in given.document["lock_holders"]:
         what = f"{holder['device']} of it" if holder.get("device") else "it"
         yield info(
@@ -364,7 +364,7 @@ _CHECKS = (
     lambda given: devices.gpus(given.document, given.cluster, given.node, given.lines),
     lambda given: devices.links(given.document, given.cluster, given.node),
     _foreign,
-    _held,
+    _locked,
     _orphans,
 )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nightbench.core.model import Cluster
+from nightbench.core.model import Cluster, FrameworkInfo
 from nightbench.nodes.node_preflight import Finding, fail, info, warn
 
 OLDEST = (1, 20)
@@ -23,8 +23,10 @@ def quantity(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def pod_findings(api: Mapping[str, Any], cluster: Cluster) -> Iterator[Finding]:
-    """Yield findings about rights, quota and version."""
+def pod_findings(
+    api: Mapping[str, Any], cluster: Cluster, lines: Iterable[FrameworkInfo] = ()
+) -> Iterator[Finding]:
+    """Yield findings about rights, quota, version, and lines without an image."""
     policy = cluster.kubernetes
     assert policy is not None, "the cluster has `kubernetes`"
     if api["denied"]:
@@ -49,6 +51,14 @@ def pod_findings(api: Mapping[str, Any], cluster: Cluster) -> Iterator[Finding]:
                     "delete what uses it (`nightbench clean` removes pods without a run), or raise "
                     "the quota",
                 )
+    without = sorted(each.line for each in lines if each.line not in policy.images)
+    if without:
+        yield info(
+            "images",
+            f"none for {', '.join(without)}",
+            "an image for each line that is to run there (kubernetes.images)",
+            "their cases are unavailable on this cluster: name an image, or leave the lines out",
+        )
     version = tuple(map(int, re.findall(r"\d+", api["version"])[:2]))
     # A server that was built without its version says 0.0.
     if (0, 0) < version < OLDEST:

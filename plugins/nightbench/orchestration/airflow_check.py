@@ -18,7 +18,7 @@ from nightbench.config.control_plane import ControlPlane, control_plane, log_of
 from nightbench.config.project import validated
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 from nightbench.orchestration.airflow_versions import installed, lacking, refuse_too_old
 from nightbench.orchestration.connections import (
     BY_ROLE,
@@ -58,9 +58,9 @@ def findings() -> Iterator[Examined]:
     yield from _processes(address())
     yield from _connections()
     yield _warehouse()
-    yield _tried(f"loads, by {WAREHOUSE}", _load)
-    yield _tried(f"pages, by {WAREHOUSE_READER}", _read)
-    yield _tried(f"alerts, by {WAREHOUSE_TRIAGE}", _triage)
+    yield _examined(f"loads, by {WAREHOUSE}", _load)
+    yield _examined(f"pages, by {WAREHOUSE_READER}", _read)
+    yield _examined(f"alerts, by {WAREHOUSE_TRIAGE}", _triage)
     yield _spool()
     yield from _project()
     yield _dags()
@@ -173,7 +173,7 @@ def _connections() -> Iterator[Examined]:
     for conn_id, of in named.items():
         if not conn_id:
             continue
-        yield _tried(f"connection {conn_id}", partial(_conn_type, conn_id, of))
+        yield _examined(f"connection {conn_id}", partial(_conn_type, conn_id, of))
 
 
 def _conn_type(conn_id: str, named: str) -> str:
@@ -197,7 +197,7 @@ def _warehouse() -> Examined:
             raise UserError(f"its clock and this machine's differ by {apart:.0f} s: set them")
         return "tables and views of this version; its clock agrees"
 
-    return _tried("warehouse", ask)
+    return _examined("warehouse", ask)
 
 
 def _load() -> str:
@@ -238,7 +238,7 @@ def _spool() -> Examined:
         probe.unlink()
         return f"{root} can be written from here"
 
-    return _tried("spool", touch)
+    return _examined("spool", touch)
 
 
 def _project() -> Iterator[Examined]:
@@ -266,7 +266,7 @@ def _project() -> Iterator[Examined]:
 def _is_the_packages_own() -> bool:
     """Return whether a team's terminal is outside of a project: there is nothing to examine."""
     is_team = control_plane() is ControlPlane.TEAM
-    return is_team and locations.dags_folder() == own_folder("dags")
+    return is_team and locations.dags_folder() == package_folder("dags")
 
 
 def _dags() -> Examined:
@@ -313,7 +313,7 @@ def _parsed() -> tuple[set[str], list[str]]:
     return known, broken
 
 
-def _tried(subject: str, ask: Callable[[], str]) -> Examined:
+def _examined(subject: str, ask: Callable[[], str]) -> Examined:
     """What an attempt answers; its error says what to do."""
     try:
         return Examined(subject, "ok", ask())

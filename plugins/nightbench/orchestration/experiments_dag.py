@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, task
@@ -14,10 +15,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 from nightbench.config import locations
 from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.locations import find_clusters
-from nightbench.config.request_fields import given
+from nightbench.config.request_fields import given, refuse_unknown
 from nightbench.config.suite_heads import suite_names
 from nightbench.config.validate import checked
-from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
+from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model.experiments import NIGHT, ExperimentKind
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
@@ -112,6 +113,8 @@ _BISECT = ("alert_id", "good", "bad")
 def measure(**context: Any) -> list[dict[str, Any]]:
     """Queue what the form requests, and measure what is next until nothing is."""
     run, params = context["dag_run"], context["params"]
+    with user_errors_fail_task(for_good=True):
+        refuse_unknown(params, CompareRequest, BisectRequest)
     with user_errors_fail_task():
         if any(params.get(name) for name in ("a", "b", "suite", *_BISECT)):
             number = _request(params, run.triggering_user_name or "airflow", run.run_id)
@@ -159,11 +162,7 @@ def _measure_queue(
     from nightbench.spool import open_spool
 
     spool, ended, night = open_spool(), list[dict[str, Any]](), None
-    put_back: set[str] = set()
-
-    def dag_run_of(run_id: str) -> str | None:
-        return state_of(DAG_ID, run_id)
-
+    put_back, dag_run_of = set[str](), partial(state_of, DAG_ID)
     while taken := take(
         connect, spool, dag_run_id, dag_run_of, scheduled_suites, night=night, but_not=put_back
     ):
@@ -196,7 +195,7 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
             ended = Ended("queued", gap.why_not)
         else:
             context = experiment_context(
-                experiment.suite, experiment.cluster, until=_until(experiment, gap)
+                experiment.suite, experiment.cluster, until=_deadline(experiment, gap)
             )
             work = MEASURES[kind](experiment, open_spool(), context, reporter, record)
             ended = measured(work, reporter.refresh)
@@ -215,7 +214,7 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
     return ended.state, record.ends_as == "queued"
 
 
-def _until(experiment: Experiment, gap: Gap) -> datetime | None:
+def _deadline(experiment: Experiment, gap: Gap) -> datetime | None:
     ends = [gap.until] if gap.until else []
     # A bisect limits its tests by what they are expected to take.
     if experiment.budget_s is not None and experiment.kind is ExperimentKind.COMPARE:
@@ -240,17 +239,12 @@ def send_messages() -> list[str]:
         run_ids = runs_to_notify(connect)
     if not run_ids:
         raise AirflowSkipException("no night waits for its suspects")
-    problems = []
+    errors, notifier = ItemErrors(), Notifier.of(channel_url, base_url())
     for run_id in run_ids:
-        try:
-            log_refused(
-                notify_run(open_spool(), run_id, connect, Notifier.of(channel_url, base_url()))
-            )
-        except UserError as error:
-            log.error("run %s: %s", run_id, error)
-            problems.append(f"run {run_id}: {error}")
-    if problems:
-        raise AirflowException("\n".join(problems))
+        with errors.of(f"run {run_id}"):
+            log_refused(notify_run(open_spool(), run_id, connect, notifier))
+    if errors:
+        raise AirflowException("\n".join(f"{run}: {error}" for run, error in errors.items()))
     with user_errors_fail_task():
         waiting = runs_to_notify(connect)
     # A snoozed alert waits longer: verdicts are published for what was sent.

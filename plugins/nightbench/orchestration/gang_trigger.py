@@ -54,8 +54,9 @@ class GangTrigger(BaseTrigger):
     A triggerer that is started again runs it again: finished repeats are found, a running one is
     watched further. Ended by a person (failed, cleared, marked success), it ends the gang.
 
-    On the last try, after which Airflow will not retry, what cannot be steered is recorded as
-    failed. `project` is the folder of the DAG file's project: a triggerer reads no DAG files.
+    On the last try, after which Airflow will not retry, a gang that cannot be controlled is
+    recorded as failed. `project` is the folder of the DAG file's project, because a triggerer
+    reads no DAG files.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class GangTrigger(BaseTrigger):
         logging.getLogger("asyncssh").setLevel(logging.WARNING)
         store = self._store()
         try:
-            outcome = await self._steer_apart(store)
+            outcome = await self._control_in_own_task(store)
         except asyncio.CancelledError as ended:
             # Airflow says so with a message before it calls `on_kill`; but it cancels anew every
             # second, and a call that a busy triggerer has not reached by then never comes.
@@ -146,20 +147,20 @@ class GangTrigger(BaseTrigger):
             reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
 
-    async def _steer_apart(self, store: CaseStore) -> CaseOutcome:
-        """Steer in a task of its own: Airflow's message in a cancellation reaches this one.
+    async def _control_in_own_task(self, store: CaseStore) -> CaseOutcome:
+        """Control the gang in its own task: Airflow's message of a cancellation reaches this one.
 
         Without the message, which `asyncio.gather` may lose, Airflow does not call `on_kill`.
         """
-        steering = asyncio.create_task(self._steer(store))
+        work = asyncio.create_task(self._control(store))
         try:
-            await asyncio.wait([steering])
+            await asyncio.wait([work])
         finally:
-            steering.cancel()
-            await asyncio.wait([steering])
-        return steering.result()
+            work.cancel()
+            await asyncio.wait([work])
+        return work.result()
 
-    async def _steer(self, store: CaseStore) -> CaseOutcome:
+    async def _control(self, store: CaseStore) -> CaseOutcome:
         from nightbench.core.summarize import throughput_of
         from nightbench.gang import Superseded, cancel, run_gang
         from nightbench.gang.pods import delete_pods_of
@@ -201,7 +202,7 @@ class GangTrigger(BaseTrigger):
             logger.cancel()
             with suppress(asyncio.CancelledError):
                 await logger
-        return await self._steer(store)
+        return await self._control(store)
 
     async def _outcome_of_another(self, store: CaseStore) -> dict[str, Any] | None:
         """The outcome that another controller brings; None where it has fallen silent."""

@@ -248,7 +248,7 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
 )
 def reference(**context: Any) -> dict[str, int]:
     """Measure the planned cases with a reference build; skipped if there are none."""
-    from nightbench.experiments.measure_pairs import measure_pairs
+    from nightbench.experiments.reference_measuring import measure_references
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.spool import open_spool
     from nightbench.spool.plans import load_job, read_plan
@@ -263,7 +263,7 @@ def reference(**context: Any) -> dict[str, int]:
             plan.run.suite, plan.run.cluster, outside_hours=True, until=until
         )
         reporter = ComparisonReporter(log.info, all_events=True)
-        work = measure_pairs(plan, open_spool(), where, reporter, connect)
+        work = measure_references(plan, open_spool(), where, reporter, connect)
         found = measured(work, reporter.refresh)
     for pair in found:
         if pair.why:

@@ -84,7 +84,7 @@ def loaded_runs(**context: Any) -> list[str]:
 def judge(loaded: str) -> str:
     """Judge one run and write its reports; a retry also sends the message that no channel took."""
     from nightbench.night.judge import judge_run
-    from nightbench.night.run_digest import write_run_digest
+    from nightbench.night.run_report_data import write_run_report
     from nightbench.orchestration.metrics import count_judged
     from nightbench.spool import open_spool
     from nightbench.spool.plans import read_plan
@@ -98,7 +98,7 @@ def judge(loaded: str) -> str:
         log_refused(result.deliveries)
         count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
         with TemporaryDirectory() as folder:
-            headline, file = write_run_digest(
+            headline, file = write_run_report(
                 run, connect, Path(folder), _results_page(loaded), result.graded
             )
             kept = spool.keep_reports(Path(folder)) / file.name
@@ -155,7 +155,7 @@ def publish() -> str:
         with closing(connect(WAREHOUSE_READER)) as connection:
             stored = SiteRepository(connection, suites)
             SiteWriter(suites, stored, folder, os.environ.get(variable("site_url"), "")).write()
-        log.info("%s: %s", folder.root, folder.said)
+        log.info("%s: %s", folder.root, folder.summary)
         if refused:
             raise refused
-    return folder.said
+    return folder.summary

@@ -238,7 +238,7 @@ class LiveView:
         text = record.get("error") or record.get("log_tail")
         if text:
             self._line(f"{case_id}: how repeat {numbers[-1]} failed:")
-            for line in _what_matters(str(text).splitlines()):
+            for line in _relevant_lines(str(text).splitlines()):
                 self._line(f"  {line}")
             self._line(f"  all of it: nightbench logs --run {self._run.run_id} --case {case_id}")
 
@@ -247,7 +247,7 @@ class LiveView:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _what_matters(lines: Sequence[str]) -> list[str]:
+def _relevant_lines(lines: Sequence[str]) -> list[str]:
     """Return the end of a log or traceback; of stacks the first lines: innermost calls."""
     stacks = [number for number, line in enumerate(lines) if line.endswith(STACK)]
     if not stacks:

@@ -14,12 +14,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from nightbench.config.scales import FULL
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.model import Run, SuiteTable, reasons_from_json
 from nightbench.core.plots import PlotArea, interval_plot, series_plot
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import percent, sentence
 from nightbench.core.tables import Cell
-from nightbench.core.whole_files import replaced
 from nightbench.report import suite_tables
 from nightbench.report.tables import (
     Row,
@@ -221,8 +221,8 @@ def headline(rows: Sequence[Row]) -> str:
 def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
     """Write `<folder>/<run_id><suffix>` by rename and return its path."""
     path = folder / f"{run_id}{suffix}"
-    with replaced(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replaced_file(path) as new:
+        new.write_text(text, encoding="utf-8")
     return path
 
 
@@ -235,7 +235,7 @@ _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
 def report_text(report: RunReport) -> str:
     """Return the report of a run as Markdown."""
     text = templates().get_template("run_report.md")
-    return text.render(_said(report, report.rows), table=markdown_table(report.rows), report=report)
+    return text.render(_data(report, report.rows), table=markdown_table(report.rows), report=report)
 
 
 def report_page(report: RunReport, written_at: datetime) -> str:
@@ -248,7 +248,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
         templates()
         .get_template("run_report.html")
         .render(
-            _said(report, rows),
+            _data(report, rows),
             counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
@@ -269,7 +269,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
     )
 
 
-def _said(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
+def _data(report: RunReport, rows: Sequence[Row]) -> dict[str, Any]:
     method = templates().get_template("method.txt").render(plan=report.plan)
     return {
         "run": report.run,

@@ -15,7 +15,7 @@ from nightbench.config import find_suites, load_catalog, load_suite, locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite
 from nightbench.core.model.alerts import CauseKind, ConfirmationResult
-from nightbench.core.own_files import PACKAGE
+from nightbench.core.package_files import PACKAGE
 from nightbench.core.sentences import CAUSE_LABELS
 from nightbench.report.run_report import templates
 from nightbench.report.site_folder import SiteFolder
@@ -27,7 +27,6 @@ from nightbench.report.site_series import (
     change_document,
     five_digits,
     hardware_text,
-    held_from,
     our_figure,
     reference_document,
     scaling,
@@ -35,6 +34,7 @@ from nightbench.report.site_series import (
     series_of,
     series_plots,
     suite_document,
+    value_starts,
     version_key,
     work_digest,
 )
@@ -163,10 +163,10 @@ class SiteWriter:
                 },
                 "n": points["n"],
             },
-            "versions": held_from(points["version"]),
-            "builds": held_from(points["build"]),
-            "definitions": held_from(points["definition"]),
-            "nodes": held_from(points["node_names"]),
+            "versions": value_starts(points["version"]),
+            "builds": value_starts(points["build"]),
+            "definitions": value_starts(points["definition"]),
+            "nodes": value_starts(points["node_names"]),
             "changes": [change_document(change) for change in one.changes],
             "published": [reference_document(each) for each in beside],
         }

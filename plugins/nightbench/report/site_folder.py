@@ -10,8 +10,8 @@ from typing import Any
 from upath import UPath
 
 from nightbench.config.locations import written_path
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
-from nightbench.core.whole_files import replaced
 
 MANIFEST = "site-manifest.json"
 """What the site wrote itself, by digest: only that is ever removed."""
@@ -45,7 +45,7 @@ class SiteFolder:
         self.written = self.removed = self.bytes_written = 0
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """A summary of the files that were written and removed."""
         return (
             f"{self.written:,} of {len(self._new):,} files written "
@@ -58,7 +58,7 @@ class SiteFolder:
         Raises:
             UserError: the folder holds other files and no manifest, or cannot be written.
         """
-        with self._reached():
+        with self._write_errors():
             self._fs.invalidate_cache()
             there = {
                 path.removeprefix(self._path).lstrip("/") for path in self._fs.find(self._path)
@@ -94,7 +94,7 @@ class SiteFolder:
         """Write what waits, and the manifest where anything has changed."""
         self._flush()
         if self.written or self.removed:
-            with self._reached():
+            with self._write_errors():
                 self._write_manifest()
 
     def _known(self) -> dict[str, str]:
@@ -124,7 +124,7 @@ class SiteFolder:
         self._write({MANIFEST: (json.dumps(document, indent=0) + "\n").encode()})
 
     def _flush(self) -> None:
-        with self._reached():
+        with self._write_errors():
             self._write(self._waiting)
         self.written += len(self._waiting)
         self.bytes_written += sum(map(len, self._waiting.values()))
@@ -133,8 +133,8 @@ class SiteFolder:
     def _write(self, files: dict[str, bytes]) -> None:
         if self._is_local:
             for name, data in files.items():
-                with replaced(Path(self._path, name)) as beside:
-                    beside.write_bytes(data)
+                with replaced_file(Path(self._path, name)) as new:
+                    new.write_bytes(data)
             return
         s3 = self.root.protocol in ("s3", "s3a")
         for suffix, kind in TYPES.items():
@@ -143,7 +143,7 @@ class SiteFolder:
                 self._fs.pipe(some, **({"ContentType": kind} if s3 else {}))
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         """Turn what a disk or the library of a store raises, each its own, into a sentence."""
         try:
             yield

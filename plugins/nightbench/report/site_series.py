@@ -173,7 +173,7 @@ def _plot(one: SiteSeries, points: Row, area: PlotArea, nights: int) -> str:
     marks = [
         (dates[i], "work" if name == "definition" else str(value), "soft")
         for name in ("version", "node_names", "definition")
-        for i, value in held_from(shown[name])
+        for i, value in value_starts(shown[name])
         if i
     ]
     for each in one.changes:
@@ -201,7 +201,7 @@ def work_digest(row: Row) -> str:
     return uuid.uuid5(SITE, json.dumps(axes, sort_keys=True)).hex[:12]
 
 
-def held_from(values: Sequence[Any]) -> list[list[Any]]:
+def value_starts(values: Sequence[Any]) -> list[list[Any]]:
     """Return from which night on each value holds."""
     return [
         [i, x] for i, x in enumerate(values) if x is not None and (i == 0 or values[i - 1] != x)

@@ -184,7 +184,7 @@ def markdown_row(texts: Iterable[str]) -> str:
 
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the evidence for each case's verdict, and why it does not count, without repetition."""
-    cases = _cases_by_text((row, line) for row in rows for line in _said_of(row))
+    cases = _cases_by_text((row, line) for row in rows for line in _remarks(row))
     yield from (f"{some_of(named, _MOST_NAMED)}: {line}" for line, named in cases.items())
 
 
@@ -200,7 +200,7 @@ def _cases_by_text(said: Iterable[tuple[Row, str]]) -> dict[str, list[str]]:
     return cases
 
 
-def _said_of(row: Row) -> list[str]:
+def _remarks(row: Row) -> list[str]:
     said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
     if row["training"] == "changed" and row["training_sentence"] not in (said or [""])[0]:
         said.append(row["training_sentence"])

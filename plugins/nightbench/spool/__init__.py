@@ -10,9 +10,9 @@
     <spool>/comparisons/<id>/    an experiment: run.json; cases/, result.json; of a bisect steps/
     <spool>/uploads/<sha256>/    a wheel that somebody sent for a comparison
 
-Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
-local disks a document appears by rename, so that a reader sees all of it or nothing; object
-stores give the same by themselves.
+The process that controls a gang writes here, and the ingest reads here; neither needs the other's
+disk. On local disks a document appears by rename, so that a reader sees all of it or nothing;
+object stores give the same by themselves.
 """
 
 from nightbench.spool.case import CaseOutcome, CaseStore, RepeatOutcome

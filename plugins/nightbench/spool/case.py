@@ -18,7 +18,7 @@ from nightbench.spool.documents import (
     component,
     entries,
     read_json,
-    unless_damaged,
+    read_or_none,
     utc_now,
     write_bytes,
     write_json,
@@ -111,7 +111,7 @@ class CaseStore:
 
     def progress(self) -> Document | None:
         """Progress of the gang, by its controller; None if a power cut destroyed it."""
-        return unless_damaged(self.folder / "progress.json")
+        return read_or_none(self.folder / "progress.json")
 
     def save_progress(self, document: Mapping[str, Any]) -> None:
         """Store the gang's progress; `at` is added."""
@@ -198,7 +198,7 @@ class CaseStore:
 
     def fingerprint(self, node: str) -> Document | None:
         """A node's fingerprint; None where it is damaged."""
-        return unless_damaged(self.folder / f"fingerprint-{component(node, 'node')}.json")
+        return read_or_none(self.folder / f"fingerprint-{component(node, 'node')}.json")
 
     def save_fingerprint(self, node: str, document: Mapping[str, Any]) -> None:
         """Keep a node's fingerprint."""

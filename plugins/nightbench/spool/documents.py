@@ -10,10 +10,10 @@ from typing import IO, Any
 
 from upath import UPath
 
+from nightbench.core.atomic_files import atomic_file
 from nightbench.core.complaints import describe
 from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import SLUG
-from nightbench.core.whole_files import beside
 
 Document = dict[str, Any]
 
@@ -43,7 +43,7 @@ def of_this_version(path: UPath) -> Iterator[None]:
 
 
 @contextmanager
-def _reached(path: UPath) -> Iterator[None]:
+def _store_errors(path: UPath) -> Iterator[None]:
     """Turn what the library of an object store raises, each its own, into a sentence."""
     try:
         yield
@@ -73,13 +73,13 @@ def write_json(path: UPath, document: object, lasting: bool = True) -> None:
 def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
     """Write a file so that readers see all of it or the one before; see `write_json`."""
     try:
-        with _reached(path):
+        with _store_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         if is_local(path):
-            with appearing(path, lasting) as stream:
+            with atomic_stream(path, lasting) as stream:
                 stream.write(content)
         else:
-            with _reached(path):
+            with _store_errors(path):
                 path.write_bytes(content)
     except OSError as error:
         raise SpoolError(
@@ -89,9 +89,9 @@ def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
 
 
 @contextmanager
-def appearing(path: UPath, lasting: bool = True) -> Iterator[IO[bytes]]:
+def atomic_stream(path: UPath, lasting: bool = True) -> Iterator[IO[bytes]]:
     """Open a file of a local disk to write it; it appears whole, or not at all."""
-    with beside(Path(path.path)) as new, new.open("wb") as stream:
+    with atomic_file(Path(path.path)) as new, new.open("wb") as stream:
         yield stream
         if lasting:
             stream.flush()
@@ -103,7 +103,7 @@ def read_bytes(path: UPath) -> bytes | None:
     try:
         if is_local(path):
             return bytes(path.read_bytes())
-        with _reached(path):
+        with _store_errors(path):
             # In one request: a reader in blocks fails where the file is written between them.
             return bytes(path.fs.cat_file(path.path))
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def _read(path: UPath, kind: type[Any]) -> Any:
     return document
 
 
-def unless_damaged(path: UPath) -> Document | None:
+def read_or_none(path: UPath) -> Document | None:
     """A document for a view; None, and a line in the log, where it is damaged."""
     document: Document | None = None
     with ItemErrors().of("passed over"):
@@ -170,7 +170,7 @@ def component(name: str, what: str) -> str:
 def entries(folder: UPath) -> Iterator[UPath]:
     """Content of a folder, by name; empty if there is no such folder."""
     try:
-        with _reached(folder):
+        with _store_errors(folder):
             found = sorted(folder.iterdir(), key=lambda path: path.name)
     except (FileNotFoundError, NotADirectoryError):
         return

@@ -15,12 +15,12 @@ from upath import UPath
 from nightbench.config import locations
 from nightbench.core.errors import ItemErrors
 from nightbench.core.model import SLUG
-from nightbench.spool import steering
+from nightbench.spool import control
 from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import (
     Document,
     SpoolError,
-    appearing,
+    atomic_stream,
     component,
     entries,
     is_local,
@@ -28,7 +28,7 @@ from nightbench.spool.documents import (
     read_bytes,
     read_json,
     read_list,
-    unless_damaged,
+    read_or_none,
     write_bytes,
     write_json,
 )
@@ -66,7 +66,7 @@ class Uploads:
         place = self.path(sha256, name)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            with appearing(place) if is_local(place) else place.open("wb") as target:
+            with atomic_stream(place) if is_local(place) else place.open("wb") as target:
                 shutil.copyfileobj(content, target)
         except OSError as error:
             raise SpoolError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -210,19 +210,19 @@ class RunSpool:
 
         A damaged one counts as none: loading a run again changes nothing.
         """
-        return unless_damaged(self.folder / "loaded.json")
+        return read_or_none(self.folder / "loaded.json")
 
     def save_loaded(self, document: Mapping[str, Any]) -> None:
         """Say that the warehouse has everything of this run."""
         write_json(self.folder / "loaded.json", document)
 
-    def steered(self) -> AbstractContextManager[None]:
-        """Record, while this lasts, that this process controls the run; see `steering`."""
-        return steering.steering(self.folder)
+    def controlled(self) -> AbstractContextManager[None]:
+        """Record, while this lasts, that this process controls the run; see `controlling`."""
+        return control.controlling(self.folder)
 
-    def is_steered(self) -> bool | None:
+    def is_controlled(self) -> bool | None:
         """Whether the process that controls the run is alive; None if none was recorded."""
-        return steering.is_steered(self.folder)
+        return control.is_controlled(self.folder)
 
     def remove(self) -> None:
         """Remove the run with all its files."""
@@ -312,7 +312,7 @@ class Spool:
         for run in unneeded:
             with errors.of(f"run {run.run_id} is not removed"):
                 started = started_at(run)
-                if started is not None and started < limit and not run.is_steered():
+                if started is not None and started < limit and not run.is_controlled():
                     run.remove()
                     removed.append(run.run_id)
         for path in entries(self.root / "dag_runs"):

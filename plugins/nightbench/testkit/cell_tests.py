@@ -21,7 +21,7 @@ from numpy.random import RandomState
 from nightbench.config import load_catalog
 from nightbench.config.locations import dags_folder
 from nightbench.core.model import Strategy
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 from nightbench.testkit import cells as kit
 from nightbench.testkit.cells import FirstStep, TrainedCell
 from nightbench.testkit.gangs import (
@@ -41,6 +41,7 @@ __all__ = [
     "pytest_generate_tests",
     "test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names",
     "test_batches_are_a_rank_s_own_and_weights_the_seed_s",
+    "test_every_sample_is_trained_on",
     "test_gradients_are_those_of_the_loss",
     "test_lines_do_the_same_work",
     "test_nothing_is_wrong_in_the_files",
@@ -84,7 +85,7 @@ def trained() -> list[str]:
 
 def _is_own(kind: str, name: str, file: str) -> bool:
     """Return whether a file is the project's; in Nightbench's own checkout all are."""
-    shipped, own = own_folder("benchmarks"), dags_folder() / kind / name / file
+    shipped, own = package_folder("benchmarks"), dags_folder() / kind / name / file
     return shipped == BENCHMARKS or own.is_file() or not (shipped / kind / name / file).is_file()
 
 
@@ -248,6 +249,12 @@ def test_lines_do_the_same_work(cell: TrainedCell, first_step: FirstStep) -> Non
     found = first_step(cell.line, cell.workload, "--execution", cell.execution)
     expected = first_step(cell.reference, cell.workload)
     _expect_nothing(kit.differences(found, expected, cell.tolerance))
+
+
+def test_every_sample_is_trained_on(cell: TrainedCell, first_step: FirstStep) -> None:
+    """Also where no other line has the workload, and the trainer counts no FLOPs."""
+    words = ("--execution", cell.execution)
+    _expect_nothing(kit.unused_halves(first_step, cell.line, cell.workload, *words))
 
 
 def test_gradients_are_those_of_the_loss(

@@ -126,15 +126,15 @@ class AlertRepository(Repository):
         with self._transaction("store the ranks of alerts"):
             return self._store("alert_rank", ranks, "alert_id")
 
-    def store_movements(self, rows: Sequence[Row]) -> int:
+    def store_shared_changes(self, rows: Sequence[Row]) -> int:
         """Store the shared changes of a run; `members` is a JSON object."""
         stored = [row | {"members": Json(row["members"])} for row in rows]
         with self._transaction("store the shared changes"):
-            return self._store("shared_movement", stored, "run_id factor name since")
+            return self._store("shared_change", stored, "run_id factor name since")
 
-    def movements(self, alert_ids: Sequence[int]) -> dict[int, Row]:
+    def shared_changes(self, alert_ids: Sequence[int]) -> dict[int, Row]:
         """The newest shared change of each alert that has one: `sentence` and `members`."""
-        rows = self.read("movements_of_alerts", alert_ids=alert_ids)
+        rows = self.read("shared_changes_of_alerts", alert_ids=alert_ids)
         return {row["alert_id"]: row for row in rows}
 
 

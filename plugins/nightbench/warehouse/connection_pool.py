@@ -33,7 +33,7 @@ class ConnectionPool:
         )
 
     @contextmanager
-    def lend(self) -> Iterator[Connection]:
+    def acquire(self) -> Iterator[Connection]:
         """Give a connection that answers; close one after an error.
 
         Raises:

@@ -12,14 +12,14 @@ from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import (
     Build,
     Case,
-    CaseBundle,
     CaseStatus,
+    CaseToLoad,
     Cluster,
+    LoadBatch,
     Measurement,
     PlannedCase,
-    RepeatBundle,
+    RepeatToLoad,
     Run,
-    RunBundle,
     RunKind,
 )
 from nightbench.warehouse import to_row
@@ -40,15 +40,15 @@ class _Results:
     rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in _FACTS})
 
     def add_case(
-        self, key: Row, run: Run, case: CaseBundle, planned: PlannedCase, build_key: int
+        self, key: Row, run: Run, case: CaseToLoad, planned: PlannedCase, build_key: int
     ) -> None:
         """Add a case with its repeats; quarantined ones carry their reasons."""
         checks = list(case.checks)
         if case.measurement is not None:
             checks += [c for c in case.measurement.checks if c not in checks]
         refused = to_row.quarantine_reasons(checks)
-        for bundle in case.repeats:
-            self._add_repeat(key, bundle, refused.get(("repeat", bundle.record.repeat)))
+        for repeat in case.repeats:
+            self._add_repeat(key, repeat, refused.get(("repeat", repeat.record.repeat)))
         row: Row = dict.fromkeys(to_row.MEASUREMENT_COLUMNS) | {
             "n": 0,
             "unit": planned.unit or "",
@@ -78,10 +78,10 @@ class _Results:
         ]
         self.rows["failed_check"] += [key | each for each in to_row.failed_check_rows(checks)]
 
-    def _add_repeat(self, key: Row, bundle: RepeatBundle, refused: Json | None) -> None:
-        record = bundle.record
+    def _add_repeat(self, key: Row, repeat: RepeatToLoad, refused: Json | None) -> None:
+        record = repeat.record
         key = key | {"repeat": record.repeat}
-        row = to_row.repeat_row(bundle) | {"quarantine_reasons": refused}
+        row = to_row.repeat_row(repeat) | {"quarantine_reasons": refused}
         self.rows["repeat"].append(key | row)
         for rank in record.ranks:
             clock = record.clocks.get(rank.node)
@@ -93,7 +93,7 @@ class _Results:
             self.rows["repeat_rank"].append(key | row)
 
 
-def _fingerprints(repeats: Sequence[RepeatBundle]) -> dict[str, str | None]:
+def _fingerprints(repeats: Sequence[RepeatToLoad]) -> dict[str, str | None]:
     """What each node of some repeats was, by the last one that says so."""
     found: dict[str, str | None] = {}
     for record in sorted((each.record for each in repeats), key=lambda record: record.repeat):
@@ -130,7 +130,7 @@ class RunWriter(Repository):
             self._plan(run, (), None)
             raise _RolledBack
 
-    def load(self, bundle: RunBundle) -> bool:
+    def load(self, batch: LoadBatch) -> bool:
         """Store all that a run yielded, quarantined results with their reasons.
 
         Returns:
@@ -139,9 +139,9 @@ class RunWriter(Repository):
         Raises:
             WarehouseRefused: a case came back that was never planned.
         """
-        run = bundle.run
-        planned = {each.case_id: each for each in bundle.planned}
-        if unplanned := sorted({each.case.case_id for each in bundle.cases} - planned.keys()):
+        run = batch.run
+        planned = {each.case_id: each for each in batch.planned}
+        if unplanned := sorted({each.case.case_id for each in batch.cases} - planned.keys()):
             raise WarehouseRefused(
                 f"Cannot load run {run.run_id}: {', '.join(unplanned)} came back without having "
                 "been planned. Nothing was stored."
@@ -149,10 +149,10 @@ class RunWriter(Repository):
         self._ensure_months([run.started_at])
         with self._transaction(f"load run {run.run_id}"):
             self._lock_for_transaction("load")
-            changed, key, series = self._plan(run, bundle.planned, bundle.cluster)
+            changed, key, series = self._plan(run, batch.planned, batch.cluster)
             documents = [
                 {"fingerprint_id": name, "document": Json(dict(document))}
-                for name, document in sorted(bundle.fingerprints.items())
+                for name, document in sorted(batch.fingerprints.items())
             ]
             changed += self._store("fingerprint", documents, "fingerprint_id")
             # A retry may have brought another build than was planned.
@@ -160,11 +160,11 @@ class RunWriter(Repository):
                 each.case.case_id: each.measurement.build
                 if each.measurement
                 else planned[each.case.case_id].build
-                for each in bundle.cases
+                for each in batch.cases
             }
             build_keys = self._build_keys(builds.values())
             results = _Results()
-            for case in bundle.cases:
+            for case in batch.cases:
                 case_id = case.case.case_id
                 results.add_case(
                     key | {"series_key": series[case_id], "generation": case.generation},
@@ -174,11 +174,11 @@ class RunWriter(Repository):
                     build_keys[builds[case_id].build_id],
                 )
             changed += self._store_results(results)
-            pairs = [to_row.pair_row(run.run_id, pair) for pair in bundle.pairs]
+            pairs = [to_row.pair_row(run.run_id, pair) for pair in batch.pairs]
             changed += self._store("night_pair", pairs, "run_id case_id reference")
             changed += self._write("supersede_generations", {"run_key": key["run_key"]})
             changed += self._write(
-                "mark_loaded", {"run_id": run.run_id, "checks_digest": bundle.checks_digest}
+                "mark_loaded", {"run_id": run.run_id, "checks_digest": batch.checks_digest}
             )
         return changed > 0
 
@@ -216,7 +216,7 @@ class RunWriter(Repository):
                 results.add_case(
                     key | {"series_key": series_key, "generation": 0},
                     run,
-                    CaseBundle(planned.case, 0, CaseStatus.OK, measurement=measurement),
+                    CaseToLoad(planned.case, 0, CaseStatus.OK, measurement=measurement),
                     planned,
                     build_key,
                 )

@@ -113,7 +113,7 @@ class SeriesRepository(Repository):
             max_nights=max_nights,
         )
 
-    def night_pairs(
+    def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
     ) -> dict[str, list[PairNight]]:
         """Nights of series with reference builds, by case, the newest first.
@@ -123,7 +123,7 @@ class SeriesRepository(Repository):
         """
         found: dict[str, list[PairNight]] = {}
         for row in self.read(
-            "night_pairs", cluster=cluster, case_ids=case_ids, run_id=run_id, before=before
+            "reference_nights", cluster=cluster, case_ids=case_ids, run_id=run_id, before=before
         ):
             found.setdefault(row.pop("case_id"), []).append(PairNight(**row))
         return found
@@ -212,13 +212,13 @@ class SeriesRepository(Repository):
         return self._do(f"end the drift of {case_id}", "end_drift", **row) > 0
 
     def drifts(
-        self, *, suite: str | None = None, cluster: str | None = None, standing: bool = True
+        self, *, suite: str | None = None, cluster: str | None = None, live: bool = True
     ) -> list[Row]:
         """Drifts of series, the largest drop first: rows of `marts.fct_drift`.
 
-        `standing` are those that go on.
+        `live` drifts have not ended.
         """
-        return self.read("drifts", suite=suite, cluster=cluster, standing=standing)
+        return self.read("drifts", suite=suite, cluster=cluster, live=live)
 
 
 def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:

@@ -8,9 +8,9 @@ import aiosql
 from psycopg2.extras import RealDictCursor
 
 from nightbench.core.errors import UserError
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 
-SQL = own_folder("sql")
+SQL = package_folder("sql")
 
 
 def text(relative: str) -> str:

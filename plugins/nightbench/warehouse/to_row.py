@@ -19,8 +19,8 @@ from nightbench.core.model import (
     RankResult,
     Reason,
     ReasonCode,
-    RepeatBundle,
     RepeatSummary,
+    RepeatToLoad,
     Strategy,
 )
 
@@ -70,9 +70,9 @@ def planned_row(planned: PlannedCase) -> Row:
     }
 
 
-def repeat_row(bundle: RepeatBundle) -> Row:
+def repeat_row(repeat: RepeatToLoad) -> Row:
     """A repeat: its numbers, and those of the steps of the rank with the longest window."""
-    record, summary = bundle.record, bundle.summary
+    record, summary = repeat.record, repeat.summary
     trainers = [r for r in record.ranks if r.step_seconds]
     slowest = max(trainers, key=lambda r: (r.window_wall_s, -r.rank), default=None)
     row: Row = {

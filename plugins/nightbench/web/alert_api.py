@@ -18,10 +18,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 from nightbench.warehouse import Triage
-from nightbench.warehouse.alerts import worst_first
-from nightbench.warehouse.pages import OpenPages, PageRepository
-from nightbench.warehouse.repository import Row
-from nightbench.web.actions import (
+from nightbench.warehouse.alert_actions import (
     LIVE,
     REASONS,
     STATES,
@@ -29,6 +26,9 @@ from nightbench.web.actions import (
     actions_for,
     apply_change,
 )
+from nightbench.warehouse.alerts import worst_first
+from nightbench.warehouse.pages import OpenPages, PageRepository
+from nightbench.warehouse.repository import Row
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.experiment_models import BisectSearch

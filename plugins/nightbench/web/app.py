@@ -17,8 +17,8 @@ from nightbench.config.request_fields import schema_of
 from nightbench.core.errors import UserError
 from nightbench.core.printable import without_controls
 from nightbench.core.prometheus import CONTENT_TYPE
+from nightbench.warehouse.alert_actions import ACTIONS, Explained
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.actions import ACTIONS, Explained
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
@@ -31,9 +31,8 @@ from nightbench.web.experiment_models import (
     ComparisonBudgets,
     ComparisonEstimate,
     ExperimentDetail,
+    ExperimentItem,
     Experiments,
-    RequestedComparison,
-    RequestedComparisons,
 )
 from nightbench.web.former_routes import FORMER
 from nightbench.web.guard import HEADERS, PageAccess, PageUser
@@ -251,9 +250,8 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     every, one = "comparisons", "comparisons/{request_id:alert}"
     add("experiments", api.index, answer=Experiments)
     add("experiments/{name}", api.experiment, answer=ExperimentDetail)
-    add(every, api.comparisons, answer=RequestedComparisons)
     add(f"{every}/budgets", api.budgets, answer=ComparisonBudgets)
-    add(one, api.show, answer=RequestedComparison)
+    add(one, api.show, answer=ExperimentItem)
     add(f"{one}/comment.md", api.comment)
     add(f"{one}/result.json", api.result)
     add(f"{one}/junit.xml", api.junit)
@@ -262,12 +260,12 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     request = schema_of(CompareRequest, required=("b", "suite"))
     why = Explained.model_json_schema()
     for path, change, guard, answer, body, status in (
-        (every, api.create, access.trigger, RequestedComparison, request, 202),
+        (every, api.create, access.trigger, ExperimentItem, request, 202),
         (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate, request, 200),
-        (f"{one}/cancel", api.cancel, access.trigger, RequestedComparison, why, 200),
-        (f"{one}/profile", api.profile, access.trigger, RequestedComparison, why, 200),
-        (f"{one}/allow", api.allow, access.approve, RequestedComparison, why, 200),
-        (f"{one}/refuse", api.refuse, access.approve, RequestedComparison, why, 200),
+        (f"{one}/cancel", api.cancel, access.trigger, ExperimentItem, why, 200),
+        (f"{one}/profile", api.profile, access.trigger, ExperimentItem, why, 200),
+        (f"{one}/allow", api.allow, access.approve, ExperimentItem, why, 200),
+        (f"{one}/refuse", api.refuse, access.approve, ExperimentItem, why, 200),
     ):
         add(path, change, guard, _body, method="POST", answer=answer, body=body, status=status)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from nightbench.core.errors import ItemErrors
 from nightbench.core.printable import without_controls
-from nightbench.core.sentences import kept_unless
+from nightbench.core.sentences import retention_text
 from nightbench.spool import CaseStore, Spool, SpoolError
 from nightbench.web.case_views import Sample
 from nightbench.web.errors import NotFound
@@ -38,7 +38,7 @@ class RepeatFiles:
             return "This repeat left none in the spool."
         return (
             "The files of this run have left the spool, where they are "
-            f"{kept_unless('spool_days')}."
+            f"{retention_text('spool_days')}."
         )
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:

@@ -215,7 +215,7 @@ def _notes(document: Row) -> list[str]:
             notes.append(f"- {name}: ended after {case['n']} of {document['rounds']} rounds.")
         notes += [
             f"- {name}: {number} launches of {arm} dropped: {why}"
-            for (arm, why), number in _dropped(case).items()
+            for (arm, why), number in _dropped_launches(case).items()
         ]
     if document["not_combined"]:
         notes.append(f"- No line for all cases together: {_plain(document['not_combined'])}.")
@@ -252,7 +252,7 @@ def _profile(row: Row) -> list[str]:
     ]
 
 
-def _dropped(case: Row) -> Counter[tuple[str, str]]:
+def _dropped_launches(case: Row) -> Counter[tuple[str, str]]:
     return Counter(
         (
             launch["arm"].upper(),

@@ -1,9 +1,9 @@
 """The JSON API of comparisons that people and CIs request: for scripts."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import Query, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
@@ -11,12 +11,8 @@ from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import document_of, json_response
 from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.experiment_api import COMPARE, ExperimentApi, States, expected_end
-from nightbench.web.experiment_models import (
-    ComparisonEstimate,
-    RequestedComparison,
-    RequestedComparisons,
-)
+from nightbench.web.experiment_api import ExperimentApi, expected_end
+from nightbench.web.experiment_models import ComparisonEstimate
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
 
 PAGE_HEADERS = HEADERS | {
@@ -28,21 +24,9 @@ PAGE_HEADERS = HEADERS | {
 class ComparisonApi(ExperimentApi):
     """Handlers of the API for requested comparisons, which are experiments."""
 
-    def comparisons(
-        self,
-        request: Request,
-        state: States = None,
-        requested_by: str = "",
-        size: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> JSONResponse:
-        """Requested comparisons, newest first; all unless states are named."""
-        items = self._items(request, RequestedComparison, COMPARE, state, requested_by, size)
-        return json_response(RequestedComparisons(items=items).model_dump())
-
     def show(self, request: Request, request_id: int) -> JSONResponse:
         """The state of one requested comparison."""
-        row, places = self._known(request_id)
-        return json_response(self._compared(request, row, places).model_dump())
+        return self._answer(request, request_id)
 
     def create(self, request: Request) -> JSONResponse:
         """Put a comparison into the queue."""
@@ -50,8 +34,7 @@ class ComparisonApi(ExperimentApi):
         user: PageUser = request.state.nightbench_user
         with self._comparing.desk(user.name) as desk:
             request_id = desk.request(row)
-        found, places = self._known(request_id)
-        return json_response(self._compared(request, found, places).model_dump(), 202)
+        return self._answer(request, request_id, 202)
 
     def estimate(self, request: Request) -> JSONResponse:
         """Say what a request would wait and take, without queueing it."""

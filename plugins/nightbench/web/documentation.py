@@ -7,7 +7,7 @@ from fastapi import Response
 from markdown_it import MarkdownIt
 from starlette.exceptions import HTTPException
 
-from nightbench.core.own_files import own_folder
+from nightbench.core.package_files import package_folder
 from nightbench.web.comparison_api import PAGE_HEADERS
 
 _NAME = re.compile(r"((reference|adr)/)?[a-z0-9-]+\.md")
@@ -21,7 +21,7 @@ _HEAD = (
 
 def documentation(name: str) -> Response:
     """Return a page of the documentation, without its images."""
-    path = own_folder("docs") / name
+    path = package_folder("docs") / name
     if not _NAME.fullmatch(name) or not path.is_file():
         raise HTTPException(404, "The installed documentation has no such page.")
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")

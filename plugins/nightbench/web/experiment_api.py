@@ -17,12 +17,12 @@ from nightbench.core.experiment_queue import Planned, Shares, Waiting, left_s, o
 from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import LIVE, ExperimentKind, State
-from nightbench.core.sentences import kept_unless
+from nightbench.core.sentences import retention_text
+from nightbench.warehouse.alert_actions import Explained
 from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
-from nightbench.web.actions import Explained
 from nightbench.web.alert_api import json_response, sent
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
@@ -33,7 +33,6 @@ from nightbench.web.experiment_models import (
     ExperimentItem,
     Experiments,
     MeasuredByPerson,
-    RequestedComparison,
     SearchedVersion,
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
@@ -103,8 +102,13 @@ class ExperimentApi:
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> JSONResponse:
         """Experiments, newest first; all unless kinds or states are named."""
-        items = self._items(request, ExperimentItem, kind, state, requested_by, size)
-        return json_response(Experiments(items=items).model_dump())
+        with self._repository() as repository:
+            rows = repository.experiments.find(
+                kinds=kind, states=state, requested_by=requested_by or None, limit=size
+            )
+            places = self._places(repository, rows)
+        items = [self._document(request, row, places) for row in rows]
+        return json_response(Experiments.of(items=items).model_dump())
 
     def experiment(self, request: Request, name: str) -> JSONResponse:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
@@ -114,7 +118,7 @@ class ExperimentApi:
             places = self._places(repository, [row]) if row else {}
         if row is None and files is None:
             raise NotFound(
-                f"There is no experiment {name[:200]}: files are {kept_unless('spool_days')}."
+                f"There is no experiment {name[:200]}: files are {retention_text('spool_days')}."
             )
         row = row or _of_files(name, files or {})
         bisect = None
@@ -128,7 +132,7 @@ class ExperimentApi:
             resume=files["resume"] if files and row["state"] not in ("held", "queued") else None,
             comparisons=files["comparisons"] if files else [],
             bisect=bisect,
-            searched=searched(bisect) if bisect else [],
+            searched=version_states(bisect) if bisect else [],
         )
         return json_response(detail.model_dump())
 
@@ -179,7 +183,7 @@ class ExperimentApi:
         why = " ".join(sent(Explained, request).why.split())
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
-        if action in ("cancel", "profile") and not _is_theirs(row, user):
+        if action in ("cancel", "profile") and not _may_manage(row, user):
             raise Refused(
                 f"{row['name']} was requested by {row['requested_by']}: "
                 f"an operator may {action} it."
@@ -191,9 +195,18 @@ class ExperimentApi:
                 raise BadInput(str(error)) from None
         with self._comparing.desk(user.name) as desk:
             desk.move(request_id, TO[action], why)
-        row, places = self._known(request_id, None)
-        make = self._compared if row["kind"] == ExperimentKind.COMPARE else self._item
-        return json_response(make(request, row, places).model_dump())
+        return self._answer(request, request_id, kinds=None)
+
+    def _answer(
+        self,
+        request: Request,
+        request_id: int,
+        status: int = 200,
+        kinds: Sequence[str] | None = COMPARE,
+    ) -> JSONResponse:
+        row, places = self._known(request_id, kinds)
+        found = ExperimentItem.of(self._document(request, row, places))
+        return json_response(found.model_dump(), status)
 
     def _known(
         self, request_id: int, kinds: Sequence[str] | None = COMPARE
@@ -202,23 +215,6 @@ class ExperimentApi:
             for row in repository.experiments.find(request_id, kinds=kinds):
                 return row, self._places(repository, [row])
         raise NotFound(f"There is no comparison {request_id}.")
-
-    def _items(
-        self,
-        request: Request,
-        answer: type[ExperimentItem],
-        kinds: Sequence[str] | None,
-        states: Sequence[str] | None,
-        requested_by: str,
-        size: int,
-    ) -> list[Any]:
-        with self._repository() as repository:
-            rows = repository.experiments.find(
-                kinds=kinds, states=states, requested_by=requested_by or None, limit=size
-            )
-            places = self._places(repository, rows)
-        make = self._compared if answer is RequestedComparison else self._item
-        return [make(request, row, places) for row in rows]
 
     def _places(self, repository: PageRepository, rows: Iterable[Row]) -> "_Places":
         """Return experiment_id -> its place in the queue of its cluster, for those queued."""
@@ -252,22 +248,11 @@ class ExperimentApi:
                 found[planned.experiment_id] = planned, at
         return found
 
-    def _item(self, request: Request, row: Row, places: "_Places") -> ExperimentItem:
-        return ExperimentItem.of(self._document(request, row, places))
-
-    def _compared(self, request: Request, row: Row, places: "_Places") -> RequestedComparison:
-        return RequestedComparison.of(
-            self._document(request, row, places),
-            request_id=row["experiment_id"],
-            comparison_id=row["name"],
-            conclusion=compare_answer.conclusion(row),
-        )
-
     def _document(self, request: Request, row: Row, places: "_Places") -> Row:
         planned, starts_at = places.get(row["experiment_id"], (None, None))
         waits_for, ends_at = planned.why if planned else "", expected_end(row)
         user: PageUser = request.state.nightbench_user
-        is_theirs = row["experiment_id"] != 0 and _is_theirs(row, user)
+        is_theirs = row["experiment_id"] != 0 and _may_manage(row, user)
         is_compare = row["kind"] == ExperimentKind.COMPARE
         is_profiled = row["profile"] in LIVE
         cases = [row["case_id"]] if row.get("case_id") else []
@@ -276,6 +261,7 @@ class ExperimentApi:
             **nothing,
             **row,
             "title": compare_answer.title(row),
+            "conclusion": compare_answer.conclusion(row) if is_compare else None,
             "headline": compare_answer.headline(row, starts_at, waits_for, ends_at),
             "is_fork": bool(row.get("fork")),
             "place": planned.place if planned else None,
@@ -324,7 +310,7 @@ def _waiting(rows: Sequence[Row]) -> list[Waiting]:
     ]
 
 
-def _is_theirs(row: Row, user: PageUser) -> bool:
+def _may_manage(row: Row, user: PageUser) -> bool:
     return user.may_approve or (user.may_change and row["requested_by"] == user.name)
 
 
@@ -362,7 +348,7 @@ def _of_files(name: str, files: Row) -> Row:
     }
 
 
-def searched(search: BisectSearch) -> list[SearchedVersion]:
+def version_states(search: BisectSearch) -> list[SearchedVersion]:
     """Return the state of each version: from its own last test, else from its neighbours."""
     said: dict[str, Any] = {search.good: "good"}
     for test in search.tests:

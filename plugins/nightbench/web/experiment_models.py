@@ -47,6 +47,14 @@ class ExperimentItem(ApiModel):
     why: str
     verdict: str | None
     """Of compare what B is; of confirm and bisect the outcome; null until there is one."""
+    conclusion: str | None
+    """Of compare, for the status of a commit: pending, success, failure (B is slower, or trains
+    differently), neutral or error."""
+    a: str | None = None
+    b: str | None = None
+    rounds: int | None = None
+    min_effect: float | None = None
+    change_commit: str | None = None
     decided_by: str | None
     cancelled_by: str | None
     replaced_by: int | None
@@ -67,29 +75,6 @@ class Experiments(ApiModel):
     """Experiments, newest first."""
 
     items: list[ExperimentItem]
-
-
-class RequestedComparison(ExperimentItem):
-    """Two builds whose comparison was requested, for scripts."""
-
-    request_id: int
-    """Its experiment_id."""
-    comparison_id: str
-    """Its name."""
-    conclusion: str
-    """For the status of a commit: pending, success, failure (B is slower, or trains differently),
-    neutral or error."""
-    a: str
-    b: str
-    rounds: int
-    min_effect: float
-    change_commit: str
-
-
-class RequestedComparisons(ApiModel):
-    """Requested comparisons, newest first."""
-
-    items: list[RequestedComparison]
 
 
 class ComparisonEstimate(ApiModel):

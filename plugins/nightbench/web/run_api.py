@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from nightbench.causes.field_changes import differences, flat
 from nightbench.core.model import reasons_from_json
 from nightbench.core.reproduce import command_of
-from nightbench.core.sentences import kept_unless, sentence, sentences
+from nightbench.core.sentences import retention_text, sentence, sentences
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
@@ -198,7 +198,7 @@ def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
     if launch["steps"]:
         return (
             "The step times of this repeat have been removed: they are "
-            f"{kept_unless('detail_days')}. The results of the repeat are kept without a limit."
+            f"{retention_text('detail_days')}. The results of the repeat are kept without a limit."
         )
     return "No process of this repeat reported step times."
 

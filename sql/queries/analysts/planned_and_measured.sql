@@ -30,7 +30,7 @@ planned as (
         from marts.fct_planned_case as o
         where o.run_id = r.run_id
         order by o.case_id asc
-        -- Run by run: each lies in one month of results.
+        -- Run by run, because each run is in one month of results.
         offset 0
     ) as p
 ),

@@ -33,7 +33,7 @@ inner join staging.run as r on a.opened_run_id = r.run_id
 cross join chosen as c
 where
     a.verdict = 'regressed'
-    -- The night that opened it: when its alert was stored is not when it fell.
+    -- The night that opened it: the drop is older than the stored alert.
     and r.started_at > c.since
     and r.started_at <= c.until
     and (c.suite is null or r.suite = c.suite)

@@ -34,6 +34,9 @@ from tests.integration.openssh import end
 
 T = TypeVar("T")
 
+PROGRAMS = Path(os.environ.get("NIGHTBENCH_DRILL_KUBERNETES", BIN))
+"""Folder of the programs: those that are built here, or another version's, which may have an etcd
+of its own."""
 TOKEN = "drill"
 IMAGE, PAUSE = "localhost/base:1", "localhost/pause:1"
 DISK = "/home/kubernetes"
@@ -77,6 +80,9 @@ class Kubernetes:
         self.hosts: dict[str, Host] = {}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._server = f"{lab.network}.1"
+        said = subprocess.check_output([PROGRAMS / "kubelet", "--version"], text=True)
+        self.version = said.rpartition("v")[2].strip()
+        """Of the programs: `1.20.2`."""
 
     def __enter__(self) -> Kubernetes:
         self.folder.mkdir()
@@ -122,14 +128,16 @@ class Kubernetes:
         Raises:
             RuntimeError: it failed.
         """
-        argv = [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), *words]
+        argv = [str(PROGRAMS / "kubectl"), "--kubeconfig", str(self.kubeconfig), *words]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
     def token_of(self, namespace: str, account: str) -> str:
-        """Return the token of a service account, which the controllers make."""
+        """Return the token of a service account; before 1.24 the controllers make one."""
+        if self._since(24):
+            return self.kubectl("-n", namespace, "create", "token", account).strip()
 
         def find() -> str:
             found = json.loads(self.kubectl("-n", namespace, "get", "secret", "-o", "json"))
@@ -178,17 +186,24 @@ class Kubernetes:
     def _words(self, part: str, machine: str) -> list[str]:
         etcd, key = f"http://{self._server}:2379", f"{self.folder}/account"
         config = f"--kubeconfig={self.kubeconfig}"
-        alone = [config, "--leader-elect=false", "--port=0", "--secure-port=0"]
+        alone = [config, "--leader-elect=false", "--secure-port=0"]
+        alone += [] if self._since(24) else ["--port=0"]
         if part == "etcd":
             peer = f"http://{self._server}:2380"
             urls = {"listen-client": etcd, "advertise-client": etcd, "listen-peer": peer}
             words = [f"--{name}-urls={url}" for name, url in urls.items()]
             words += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
-            return [tool("etcd"), f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync", *words]
+            own = PROGRAMS / "etcd"
+            etcd_program = str(own) if own.exists() else tool("etcd")
+            return [etcd_program, f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync", *words]
         if part == "apiserver":
             issuer = "--service-account-issuer=https://kubernetes.default.svc"
             return [
-                *(f"{BIN}/kube-apiserver", f"--etcd-servers={etcd}", "--authorization-mode=RBAC"),
+                *(
+                    f"{PROGRAMS}/kube-apiserver",
+                    f"--etcd-servers={etcd}",
+                    "--authorization-mode=RBAC",
+                ),
                 *(f"--bind-address={self._server}", f"--advertise-address={self._server}"),
                 *(f"--cert-dir={self.folder}/server", f"--token-auth-file={self.folder}/tokens"),
                 *(issuer, "--service-cluster-ip-range=10.97.0.0/24"),
@@ -201,13 +216,14 @@ class Kubernetes:
             accounts += [f"--root-ca-file={self.folder}/server/apiserver.crt"]
             # A machine whose kubelet is dead counts as lost after 20 s instead of five minutes.
             lost = ["--node-monitor-grace-period=20s"]
-            return [f"{BIN}/kube-controller-manager", *alone, *accounts, *lost]
+            return [f"{PROGRAMS}/kube-controller-manager", *alone, *accounts, *lost]
         if part == "scheduler":
-            return [f"{BIN}/kube-scheduler", *alone]
+            return [f"{PROGRAMS}/kube-scheduler", *alone]
         if part == "containerd":
             return [tool("containerd"), "--config", f"{DISK}/containerd.toml"]
         address = f"--node-ip={self.hosts[machine].address}"
-        engine = ["--container-runtime=remote", f"--container-runtime-endpoint=unix://{SOCKET}"]
+        engine = [f"--container-runtime-endpoint=unix://{SOCKET}"]
+        engine += [] if self._since(27) else ["--container-runtime=remote"]
         files = [f"--config={DISK}/kubelet.json", f"--kubeconfig={DISK}/kubeconfig"]
         files += [f"--root-dir={DISK}/root", f"--cert-dir={DISK}/certificates"]
         return [f"{DISK}/kubelet", *files, *engine, address, f"--hostname-override={machine}"]
@@ -239,7 +255,7 @@ class Kubernetes:
         (disk / "cni/drill.conflist").write_text(json.dumps(network))
         (disk / "containerd.toml").write_text(CONTAINERD)
         # The checkout may lie below /tmp, and each host has a /tmp of its own.
-        shutil.copy2(BIN / "kubelet", disk)
+        shutil.copy2(PROGRAMS / "kubelet", disk)
         (disk / "kubeconfig").write_text(self.kubeconfig.read_text())
         kubelet = {
             "kind": "KubeletConfiguration",
@@ -254,6 +270,8 @@ class Kubernetes:
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
         }
+        if self._since(31):  # 1.35 and newer refuse cgroups of version 1 without this
+            kubelet["failCgroupV1"] = False
         (disk / "kubelet.json").write_text(json.dumps(kubelet))
         self.start(f"containerd-{name}")
         for image in images():
@@ -269,6 +287,9 @@ class Kubernetes:
                 self.hosts[machine].run(words, stdin=content)
 
         self.until(load, f"containerd of {machine}")
+
+    def _since(self, minor: int) -> bool:
+        return int(self.version.split(".")[1]) >= minor
 
     def _cgroup(self, machine: str) -> str:
         return f"nbkube-{self.lab.tag}-{machine}"

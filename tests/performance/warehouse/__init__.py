@@ -42,7 +42,9 @@ def main(words: list[str]) -> int:
         help="the last nights, whose ranks have their steps; 30 kB for each median of them",
     )
     parser.add_argument("--keep", type=Path, help="folder of the server; stays, to be used again")
-    parser.add_argument("--only", help="measure only the queries with this in their names")
+    parser.add_argument(
+        "--only", help="measure only the queries with this in their names, `publish` or `judge`"
+    )
     asked = parser.parse_args(words)
     if asked.series < 1 or asked.nights < 2:
         parser.error("expected one series and two nights at least")
@@ -53,7 +55,7 @@ def main(words: list[str]) -> int:
             if asked.only is None or asked.only in "publish":
                 for figure in measure_site(history):
                     _print(figure)
-            if asked.only is None:
+            if asked.only is None or asked.only in "judge_night":
                 for figure in measure_night(history):
                     _print(figure)
     except UserError as error:

@@ -25,17 +25,19 @@ from tests.sql.given import Given
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
-    CaseBundle,
+    CaseToLoad,
     CheckResult,
     ClockOffset,
+    LoadBatch,
     PlannedCase,
-    RepeatBundle,
+    RegressionPolicy,
     RepeatRecord,
     RepeatSummary,
+    RepeatToLoad,
     Run,
-    RunBundle,
     RunKind,
     Severity,
+    TrainingKind,
     Verdict,
 )
 from nightbench.core.run_plan import RunPlan
@@ -46,6 +48,11 @@ from nightbench.warehouse.connection import Connection
 STEPS = 100
 CHECKS_OF_REPEAT = 20
 CHECKS_OF_MEDIAN = 9
+LOSSES = {
+    **{"first": (7.5, 7.5), "opening": (7.1, 7.1), "mean": (6.8, 6.8), "again": (5.2, 5.2)},
+    "long": (6.0, 6.0),
+    **{"steps": (100, 100), "mean_of": (10, 10), "conditions": (1, 1)},
+}
 ROW_BY_ROW = 100
 """Medians of the night that are loaded row by row."""
 
@@ -53,8 +60,8 @@ ROW_BY_ROW = 100
 def measure_night(history: History) -> Iterator[Figure]:
     """Load tonight and judge it, each once; yield the figures, with the rows that were stored.
 
-    It is judged two runs at a time. `load_night_row_by_row` loads a part of the largest run again,
-    under another name.
+    It is judged two runs at a time, with and without its losses. `load_night_row_by_row` loads a
+    part of the largest run again, under another name.
     """
     with closing(history.connect()) as connection:
         warehouse = Warehouse(connection)
@@ -73,10 +80,16 @@ def measure_night(history: History) -> Iterator[Figure]:
         run_plans = [
             plan_of(night.run, night.planned, clusters()[night.run.cluster]) for night in nights
         ]
-    _say(f"judging {len(run_plans)} runs")
-    began = time.perf_counter()
-    verdicts = [v for found in in_processes(partial(_judge, history), run_plans) for v in found]
-    yield Figure("judge_night", _since(began), len(verdicts), False)
+    off = RegressionPolicy(training="off")
+    without = [replace(plan, policy=off) for plan in run_plans]
+    # Each is judged twice, in turn: a first call reads what no cache has.
+    for name, judged in 2 * (("judge_night_without_training", without), ("judge_night", run_plans)):
+        _say(f"{name}: {len(judged)} runs")
+        began = time.perf_counter()
+        verdicts = [v for found in in_processes(partial(_judge, history), judged) for v in found]
+        yield Figure(name, _since(began), len(verdicts), False)
+    if not all(verdict.training is TrainingKind.SAME for verdict in verdicts if verdict.value):
+        raise UserError("A case trains otherwise than its nights: losses were not compared.")
     if not any(verdict.baseline for verdict in verdicts):
         raise UserError("No case had enough nights like tonight: the detector had no work.")
     began = time.perf_counter()
@@ -89,13 +102,13 @@ def _judge(history: History, plan: RunPlan) -> Sequence[Verdict]:
         return judge_and_store(Warehouse(connection), plan).verdicts
 
 
-def _load(warehouse: Warehouse, nights: Sequence[RunBundle]) -> None:
+def _load(warehouse: Warehouse, nights: Sequence[LoadBatch]) -> None:
     for night in nights:
         warehouse.runs.load(night)
 
 
 def _once(
-    name: str, connection: Connection, nights: Sequence[RunBundle], call: Callable[[], None]
+    name: str, connection: Connection, nights: Sequence[LoadBatch], call: Callable[[], None]
 ) -> Figure:
     _say(name)
     began = time.perf_counter()
@@ -124,7 +137,7 @@ def _series(connection: Connection) -> int:
     return int(series)
 
 
-def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) -> RunBundle:
+def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) -> LoadBatch:
     """A run that brought every case, at the level of its last nights."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -142,7 +155,7 @@ def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) ->
         _case(run, each, *before[each.case_id], drawn) for each in planned if each.case_id in before
     )
     fingerprints = {f"fp-{node.name}": {"node": node.name} for node in cluster.nodes}
-    return RunBundle(run, tuple(planned), cases, fingerprints, cluster)
+    return LoadBatch(run, tuple(planned), cases, fingerprints, cluster)
 
 
 def _case(
@@ -155,7 +168,7 @@ def _case(
     fingerprint: str,
     sigma: float,
     drawn: random.Random,
-) -> CaseBundle:
+) -> CaseToLoad:
     median = level * drawn.lognormvariate(0, sigma)
     figures = tuple(median * (1 + sigma * (n - REPEATS // 2) / 3) for n in range(REPEATS))
     made = Given().measurement(run, planned.case, figures)
@@ -166,6 +179,7 @@ def _case(
         framework_version=version,
         definition_digest=definition,
         fingerprint_id=fingerprint,
+        losses=LOSSES,
     )
     repeats = tuple(_repeat(run, n, figure, nodes) for n, figure in enumerate(figures, start=1))
     checks = [
@@ -180,7 +194,7 @@ def _case(
     )
 
 
-def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> RepeatBundle:
+def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> RepeatToLoad:
     step = 2.0 * len(nodes) / figure
     steps = (step,) * STEPS
     ranks = tuple(Given().rank(rank, node, steps) for rank, node in enumerate(nodes))
@@ -194,7 +208,7 @@ def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> Repea
         started_at=run.started_at,
     )
     samples = 2.0 * STEPS * len(nodes)
-    return RepeatBundle(record, RepeatSummary(number, figure, STEPS * step, samples, figure))
+    return RepeatToLoad(record, RepeatSummary(number, figure, STEPS * step, samples, figure))
 
 
 def _check(subject: str, repeat: int | None, number: int) -> CheckResult:
@@ -209,7 +223,7 @@ def _check(subject: str, repeat: int | None, number: int) -> CheckResult:
     )
 
 
-def _renamed(night: RunBundle, cases: Sequence[CaseBundle]) -> RunBundle:
+def _renamed(night: LoadBatch, cases: Sequence[CaseToLoad]) -> LoadBatch:
     """A part of a night as a run of its own, an hour later."""
     run = replace(
         night.run,

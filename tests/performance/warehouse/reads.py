@@ -199,7 +199,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "max_rows": 200,
         "watched": 14,
         "imported": False,
-        "standing": True,
+        "live": True,
         "subjects": ["1"],
         "news": ["none"],
         "dag_id": "suite",

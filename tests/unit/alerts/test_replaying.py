@@ -12,8 +12,8 @@ from nightbench.alerts.backtest import PastSeries, backtest
 from nightbench.alerts.replay import (
     LabelledAlert,
     RaisedAlert,
-    apart,
     label_of,
+    only_in,
     replay,
     score,
 )
@@ -156,8 +156,8 @@ def test_without_labels_nothing_is_known() -> None:
 
 def test_what_one_raises_and_the_other_does_not() -> None:
     one, other = [raised(10), raised(50), raised(90)], [raised(14), raised(91), raised(50, "b")]
-    assert apart(one, other) == [raised(50)]
-    assert apart(other, one) == [raised(50, "b")]
+    assert only_in(one, other) == [raised(50)]
+    assert only_in(other, one) == [raised(50, "b")]
 
 
 def test_two_policies_side_by_side_over_what_people_said() -> None:

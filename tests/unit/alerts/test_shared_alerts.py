@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from nightbench.alerts.alert_changes import LiveAlert, alerts_for
-from nightbench.alerts.shared_alerts import StandingMovement, share_alerts
+from nightbench.alerts.shared_alerts import LiveSharedChange, share_alerts
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.detection.factors import Factor, FactorKind, SharedChange
 
@@ -38,7 +38,7 @@ def loud(shared):
 
 
 def standing(case_id="b", since=date(2026, 3, 2)):
-    return [StandingMovement(7, case_id, LINE, since, MEMBERS)]
+    return [LiveSharedChange(7, case_id, LINE, since, MEMBERS)]
 
 
 def test_the_least_noisy_member_speaks_for_all_and_names_them():

@@ -317,7 +317,7 @@ def test_only_is_said_where_others_are_known_to_be_steady(case: str, words: str)
 
 def moved(framework: str, *nodes: str) -> tuple[Peer, ...]:
     """Series that fell with others, of a movement that is not the case's."""
-    return tuple(replace(p, fell_with_others=True) for p in peers(framework, True, 3, *nodes))
+    return tuple(replace(p, dropped_with_others=True) for p in peers(framework, True, 3, *nodes))
 
 
 def test_a_node_is_not_slow_by_what_fell_there_with_another_line() -> None:
@@ -384,14 +384,14 @@ def test_what_is_not_known_is_said() -> None:
     ("since", "fell"), [((1.95,), False), ((1.8,), True), ((1.0, 2.0, 2.0), False)]
 )
 def test_a_control_falls_by_more_than_its_noise(since: tuple[float, ...], fell: bool) -> None:
-    assert replace(STEADY, since=since).fell is fell
+    assert replace(STEADY, since=since).dropped is fell
 
 
 def test_few_figures_know_little_of_their_noise() -> None:
     before = (2.0, 2.02, 1.98)
     lost = replace(STEADY, before=before, since=(1.8,))
-    assert lost.fell is False
-    assert replace(lost, before=before * 3).fell is True
+    assert lost.dropped is False
+    assert replace(lost, before=before * 3).dropped is True
 
 
 def test_a_control_that_lost_little_explains_no_large_fall() -> None:
@@ -405,9 +405,9 @@ def test_a_control_that_lost_little_explains_no_large_fall() -> None:
 
 def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
     noisy = ControlSeries("n1", "memory_copy", "cpu", (1.0, 2.0, 3.0), (1.5,))
-    assert noisy.fell is False
-    assert replace(STEADY, before=(2.0, 2.0), since=(1.0,)).fell is None
-    assert replace(STEADY, since=()).fell is None
+    assert noisy.dropped is False
+    assert replace(STEADY, before=(2.0, 2.0), since=(1.0,)).dropped is None
+    assert replace(STEADY, since=()).dropped is None
 
 
 FAILED = facts(failure=(Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1"),))

@@ -17,14 +17,12 @@ from good_results import (
     STEPS,
     SUMMARY,
 )
+from tests.jobs import gang_job
 
 from nightbench.checks import REPEAT_CHECKS, CheckContext, check_repeats
 from nightbench.core.model import (
     Build,
     Cluster,
-    EnvironmentPolicy,
-    JobSpec,
-    Limits,
     Movement,
     Reason,
     ReasonCode,
@@ -446,12 +444,9 @@ def test_package_does_not_import_great_expectations_and_that_not_all_that_it_cou
 
 
 def test_context_is_read_from_a_job_and_its_workload():
-    job = JobSpec(
-        run_id="r", case=CONTEXT.case, generation=0, cluster="local",
-        build=Build("pytorch", version="2.13.0"), protocol=CONTEXT.protocol, nodes=(),
-        processes=CONTEXT.processes, unit="images", workload_params={}, seed=1,
-        env={}, role_env={}, limits=Limits(), code_digest="", definition_digest="",
-        environments=EnvironmentPolicy(),
+    job = gang_job(
+        (), case=CONTEXT.case, protocol=CONTEXT.protocol, processes=CONTEXT.processes,
+        build=Build("pytorch", version="2.13.0"), cluster="local", unit="images",
     )  # fmt: skip
     workload = WorkloadInfo(
         name="resnet50_v1.5", title="ResNet-50", unit="images", frameworks=("pytorch",),

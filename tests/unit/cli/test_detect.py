@@ -18,7 +18,7 @@ from nightbench.cli.detect import answer_stream, print_documents
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint
-from nightbench.core.own_files import CHECKOUT
+from nightbench.core.package_files import CHECKOUT
 from nightbench.detection.history import HistoryReport, judge_history
 
 DAY = 86400

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.core.own_files import CHECKOUT
+from nightbench.core.package_files import CHECKOUT
 
 FOLDERS = {
     "plugins/": "",

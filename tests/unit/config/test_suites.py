@@ -150,8 +150,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         ("batch_size_per_device: 2", "batch_size_per_device: 0"),
     )
     assert complaints(path, catalog) == [
-        "dags/suites/trial.yaml:1: owner: is missing; expected: Who looks after it; owner of its "
-        "DAG.",
+        "dags/suites/trial.yaml:1: owner: is missing; expected: Owner of the suite and of its DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
         "builds, cluster, commands, description, env, matrix, night, owner, policy, protocol, "
         "publish, reference, role_env, routes, scale, schedule, suite, tables, timeouts, untried "

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightbench.core.hours import Hours, Span, meet, opening
+from nightbench.core.hours import Hours, Span, ever_overlap, opening
 
 
 def at(text: str) -> datetime:
@@ -75,7 +75,7 @@ def test_all_hours_must_hold() -> None:
     assert opening([cluster, suite], at("2026-11-21T03:00")) == span(
         "2026-11-20T22:00", "2026-11-21T04:00"
     )
-    # What is left of one of them may not meet the other any more: the next night does.
+    # What is left of one of them may not overlap the other any more: the next night does.
     assert opening([cluster, suite], at("2026-11-21T05:00")) == span(
         "2026-11-21T22:00", "2026-11-22T04:00"
     )
@@ -89,8 +89,8 @@ def test_two_parts_of_a_day_may_meet_two_parts_of_another() -> None:
 
 
 def test_hours_may_meet_in_summer_only() -> None:
-    assert meet([Hours.parse("08:00-09:00 Europe/Berlin"), Hours.parse("06:00-07:00 UTC")])
-    assert not meet([Hours.parse("08:00-09:00 UTC"), Hours.parse("10:00-11:00 UTC")])
+    assert ever_overlap([Hours.parse("08:00-09:00 Europe/Berlin"), Hours.parse("06:00-07:00 UTC")])
+    assert not ever_overlap([Hours.parse("08:00-09:00 UTC"), Hours.parse("10:00-11:00 UTC")])
 
 
 def test_they_are_written_as_they_are_read() -> None:

@@ -38,3 +38,14 @@ def test_conditions_of_a_trainer_that_reports_none_are_unknown() -> None:
 def test_the_updates_that_a_loss_scale_skipped_are_stored() -> None:
     assert losses({"skipped_updates": 1}, {"skipped_updates": 3})["skipped"] == 3
     assert "skipped" not in losses({})
+
+
+def test_the_longer_mean_needs_a_hundred_steps() -> None:
+    def window(steps: int) -> dict[str, float]:
+        values = tuple(float(step) for step in range(steps))
+        rank = RankResult("trainer-0", "trainer", 0, "n1", loss_first=2.0, loss_window=values)
+        return training_losses([rank]) or {}
+
+    assert "long" not in window(99)
+    assert window(150)["long"] == 49.5
+    assert window(150)["mean"] == 4.5

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from nightbench.accept.cells import mode_cells
 from nightbench.core.capabilities import broken
 from nightbench.core.model import (
     Build,
@@ -14,6 +15,7 @@ from nightbench.core.model import (
     Cluster,
     EnvironmentPolicy,
     FrameworkInfo,
+    KubernetesPolicy,
     Node,
     Strategy,
     Suite,
@@ -22,6 +24,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.placement import TooFewNodes, nodes_for
 from nightbench.core.run_plan import build_of, nodes_of, resolve
+from nightbench.nodes import NodePreflight
+from nightbench.nodes.findings import findings
 
 
 def nodes(*machines: str | None) -> tuple[Node, ...]:
@@ -31,6 +35,7 @@ def nodes(*machines: str | None) -> tuple[Node, ...]:
 MIXED = Cluster("mixed", nodes("aarch64", "aarch64", "x86_64", "x86_64", "x86_64"))
 ARM = Cluster("arm", nodes("aarch64", "aarch64"))
 UNSTATED = Cluster("unstated", nodes(None, None, None))
+API = {"version": "v1.30.0", "denied": [], "quotas": []}
 BOTH = ("x86_64", "aarch64")
 VARIANTS = {
     "cpu": Variant(device="cpu", pythons=("3.11",)),
@@ -140,6 +145,23 @@ def test_what_needs_no_wheels_is_available() -> None:
     assert problem(1, site, NARROW) is None
     line = NARROW.frameworks["net"].model_copy(update={"variants": {"cpu": Variant(device="cpu")}})
     assert problem(1, ARM, dataclasses.replace(NARROW, frameworks={"net": line})) is None
+
+
+def test_a_line_without_an_image_for_its_pods_is_unavailable() -> None:
+    pods = dataclasses.replace(UNSTATED, kubernetes=KubernetesPolicy(images={"other": "other:1"}))
+    said = (
+        "cluster unstated has no image for the pods of net (it has one for other): expected "
+        "kubernetes.images.net"
+    )
+    assert problem(1, pods, WIDE) == said
+    site = dataclasses.replace(pods, environments=EnvironmentPolicy(paths={"net": "/opt/net"}))
+    assert problem(1, site, WIDE) == said, "a path is in the image"
+    has = KubernetesPolicy(images={"net": "net:1"})
+    assert problem(1, dataclasses.replace(pods, kubernetes=has), WIDE) is None
+    (cell,) = mode_cells("net", pods, WIDE)
+    assert cell.skipped == said
+    found = findings(NodePreflight("n1", "", "", True, api=API), pods, [WIDE.frameworks["net"]])
+    assert next((each.what, each.found) for each in found) == ("images", "none for net")
 
 
 @pytest.mark.parametrize(("known", "more"), [(WIDE, True), (NARROW, False)])

@@ -12,7 +12,7 @@ from nightbench.config import load_catalog
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.capabilities import refusal_of
 from nightbench.core.model import Case, Cluster, Node, Strategy
-from nightbench.core.model_memory import held_bytes, kept_bytes
+from nightbench.core.model_memory import device_bytes, kept_bytes
 
 REPO = Path(__file__).resolve().parents[3]
 CATALOG = load_catalog(REPO / "benchmarks")
@@ -38,7 +38,7 @@ def refusal(case: Case, memory: float | None, kind: str = "gpu") -> str:
     [(1, None, 16), (8, 1, 4 + 4 + 1), (8, 2, 0.5 + 2 + 0.5 + 1), (8, 3, 2)],
 )
 def test_each_stage_splits_more(shard: int, stage: int | None, bytes_per_parameter: float) -> None:
-    held = held_bytes(llama("8b", 1, shard=shard, shard_stage=stage), LLAMA)
+    held = device_bytes(llama("8b", 1, shard=shard, shard_stage=stage), LLAMA)
     assert held
     assert sum(held.values()) - held["activations"] == pytest.approx(
         bytes_per_parameter * 8030261248
@@ -52,10 +52,10 @@ def test_paddlepaddle_keeps_whole_parameters_at_the_second_stage() -> None:
 
 
 def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
-    held = held_bytes(llama("8b", 4, tensor=4, pipeline=2), LLAMA)
+    held = device_bytes(llama("8b", 4, tensor=4, pipeline=2), LLAMA)
     assert held
     assert sum(held.values()) - held["activations"] == 16 * 8030261248 / 8
-    held = held_bytes(llama("8b", 4, tensor=4, pipeline=2, shard=4, shard_stage=3), LLAMA)
+    held = device_bytes(llama("8b", 4, tensor=4, pipeline=2, shard=4, shard_stage=3), LLAMA)
     assert held
     assert sum(held.values()) - held["activations"] == 16 * 8030261248 / 32
 
@@ -63,20 +63,20 @@ def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
 def test_ends_of_a_pipeline_hold_more_than_layers() -> None:
     end, axes = 128256 * 4096, {"pipeline": 4, "schedule": "1f1b"}
     layers = (8030261248 - 2 * end) / 4
-    first = held_bytes(llama("8b", 4, **axes), LLAMA)
+    first = device_bytes(llama("8b", 4, **axes), LLAMA)
     assert first
     assert sum(first.values()) - first["activations"] == 16 * (layers + end)
-    both = held_bytes(llama("8b", 4, **{**axes, "schedule": "zero_bubble"}), LLAMA)
+    both = device_bytes(llama("8b", 4, **{**axes, "schedule": "zero_bubble"}), LLAMA)
     assert both
     assert sum(both.values()) - both["activations"] == 16 * (layers + 2 * end)
-    shared = held_bytes(llama("8b", 4, **{**axes, "schedule": "gpipe"}), LLAMA, shares_ends=True)
+    shared = device_bytes(llama("8b", 4, **{**axes, "schedule": "gpipe"}), LLAMA, shares_ends=True)
     assert shared
     assert sum(shared.values()) - shared["activations"] == 16 * 8030261248 / 4
 
 
 def test_states_in_bf16_take_half() -> None:
     wide, rounded = (
-        held_bytes(llama("8b", 1, shard=8, shard_stage=1, state_precision=each), LLAMA)
+        device_bytes(llama("8b", 1, shard=8, shard_stage=1, state_precision=each), LLAMA)
         for each in ("fp32", "bf16")
     )
     assert wide
@@ -85,17 +85,17 @@ def test_states_in_bf16_take_half() -> None:
 
 def test_devices_of_experts_hold_their_part_of_them_alone() -> None:
     case = replace(llama("full", 1, expert=8), workload="mixtral")
-    held = held_bytes(case, CATALOG.workloads["mixtral"])
+    held = device_bytes(case, CATALOG.workloads["mixtral"])
     assert held
     experts = 32 * 8 * 3 * 4096 * 14336
     parameters = 46702792704 - experts * 7 / 8
     assert sum(held.values()) - held["activations"] == pytest.approx(16 * parameters)
-    split = held_bytes(replace(case, shard=8, shard_stage=3), CATALOG.workloads["mixtral"])
+    split = device_bytes(replace(case, shard=8, shard_stage=3), CATALOG.workloads["mixtral"])
     assert split
     assert sum(split.values()) - split["activations"] == pytest.approx(16 * 46702792704 / 8)
     wide = replace(case, nodes=2, trainers=16, shard=16)
     for stage, gathered in ((3, 0), (2, 2)):  # In bf16, of what is split.
-        further = held_bytes(replace(wide, shard_stage=stage), CATALOG.workloads["mixtral"])
+        further = device_bytes(replace(wide, shard_stage=stage), CATALOG.workloads["mixtral"])
         assert further
         assert sum(further.values()) - further["activations"] == pytest.approx(
             46702792704 + gathered * parameters

@@ -8,7 +8,7 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import TRAINERS, Case, Cluster, Node, Process, Role, Strategy
-from nightbench.core.placement import TooFewNodes, held_by, moved, nodes_for, place
+from nightbench.core.placement import TooFewNodes, moved, nodes_for, place, resources_of
 
 FOUR = Cluster("four", tuple(Node(f"n{i}", f"n{i}", "ssh") for i in range(1, 5)))
 GPUS = Cluster(
@@ -73,11 +73,11 @@ def test_a_case_locks_as_many_devices_as_it_needs() -> None:
     (node,), (process,) = place(collective(1), GPUS, TRAINERS)
     assert len(node.devices) == 1
     assert process.device == node.devices[0]
-    assert held_by((node,), "devices") == {f"{node.name}/{node.devices[0]}"}
+    assert resources_of((node,), "devices") == {f"{node.name}/{node.devices[0]}"}
     pairs = {place(collective(1, 2, batch=b), GPUS, TRAINERS)[0][0].devices for b in range(1, 30)}
     assert pairs == {("0", "1"), ("2", "3")}
     whole, _ = place(collective(2, 4), GPUS, TRAINERS)
-    assert held_by(whole, "devices") == {f"g{n}/{d}" for n in (1, 2) for d in range(4)}
+    assert resources_of(whole, "devices") == {f"g{n}/{d}" for n in (1, 2) for d in range(4)}
 
 
 def test_devices_are_taken_from_those_that_may_be_used() -> None:
@@ -105,7 +105,7 @@ def test_cores_of_a_cpu_node_are_shared_out_in_equal_groups() -> None:
     assert place(collective(1, 2), cluster, TRAINERS)[0][0].cpus == (0, 1, 2, 3, 4)
     (node,), _ = place(collective(1), dataclasses.replace(cluster, lock="node"), TRAINERS)
     assert node.cpus == (0, 1, 2, 3, 4)
-    assert held_by((node,), "node") == {"n1"}
+    assert resources_of((node,), "node") == {"n1"}
 
 
 def test_processes_that_move_keep_the_position_of_their_device() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import kubernetes_validate
 import pytest
-from tests.unit.sleeping import sleeping_job
+from tests.jobs import sleeping_job
 
 from nightbench.core.model import Cluster, KubernetesPolicy, Node
 from nightbench.core.pod_manifests import pod, rights
@@ -28,6 +28,38 @@ POLICY = KubernetesPolicy(
 @pytest.mark.parametrize("shared", [False, True])
 def test_objects_are_valid_in_each_version_that_has_a_schema(minor: int, shared: bool) -> None:
     job = sleeping_job(Cluster("pods", NODES), nodes=2)
-    found = [pod(job, NODES[0], POLICY, 0, shared=shared), *rights("pods", POLICY, "nightbench")]
+    made = pod(job, NODES[0], POLICY, "0a", "group", shared=shared)
+    found = [made, *rights("pods", POLICY, "nightbench")]
     for each in found:
         kubernetes_validate.validate(each, f"1.{minor}", strict=True)
+
+
+def test_several_pods_are_one_group_of_kueue_that_ends_with_them() -> None:
+    """As Kueue's page "Run Plain Pods" has it; it makes a role of each pod of another shape."""
+    cluster = Cluster("pods", NODES)
+    job = sleeping_job(cluster, nodes=2)
+    marks = [pod(job, node, POLICY, "0a", "nb-1", shared=False)["metadata"] for node in NODES]
+    of_kueue = [
+        {
+            key: value
+            for key, value in {**each["labels"], **each["annotations"]}.items()
+            if "kueue" in key
+        }
+        for each in marks
+    ]
+    assert (
+        of_kueue
+        == [
+            {
+                "kueue.x-k8s.io/queue-name": "bench",
+                "kueue.x-k8s.io/pod-group-name": "nb-1",
+                "kueue.x-k8s.io/pod-group-total-count": "2",
+                "kueue.x-k8s.io/role-hash": "node",
+                "kueue.x-k8s.io/retriable-in-group": "false",
+            }
+        ]
+        * 2
+    )
+    alone = pod(sleeping_job(cluster, nodes=1), NODES[0], POLICY, "0a", "nb-1", shared=False)
+    assert "kueue.x-k8s.io/pod-group-name" not in alone["metadata"]["labels"]
+    assert "sys.exit(143)" in alone["spec"]["containers"][0]["command"][-1]

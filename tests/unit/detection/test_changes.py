@@ -74,7 +74,7 @@ def test_hardly_anything_is_told_of_quiet_series():
 @pytest.mark.parametrize("level", [95, 90, 80, 60, 105, 115, 150])
 def test_a_step_is_told_soon_and_dated_and_sized(level):
     (change,) = found(noisy([100] * 50 + [level] * 20))
-    assert change.falls is (level < 100)
+    assert change.is_drop is (level < 100)
     assert abs(change.first - 50) <= 1
     assert change.detected - 50 <= 4
     assert change.low - 0.01 < level / 100 - 1 < change.high + 0.01
@@ -84,7 +84,7 @@ def test_a_step_is_told_soon_and_dated_and_sized(level):
 
 def test_a_step_below_the_noise_is_told_when_it_lasts():
     (change,) = found(noisy([100] * 80 + [97.0] * 30, sigma=0.02, seed=4))
-    assert change.falls
+    assert change.is_drop
     assert abs(change.first - 80) <= 5
 
 
@@ -161,7 +161,7 @@ def test_a_step_is_no_drift():
 
 def test_a_recovered_fall_and_the_next_are_both_told():
     values = noisy([100] * 40 + [90] * 40 + [100] * 40 + [85] * 20)
-    assert [(c.falls, c.first) for c in found(values)] == [
+    assert [(c.is_drop, c.first) for c in found(values)] == [
         (True, 40),
         (False, 80),
         (True, 120),
@@ -189,8 +189,8 @@ def test_slow_nights_of_the_past_make_two_more_no_change():
 
 def test_a_fall_a_week_after_a_rise_is_told():
     rise, fall = found(noisy([100] * 40 + [106] * 7 + [85] * 8))
-    assert (rise.first, rise.falls) == (40, False)
-    assert (fall.first, fall.falls) == (47, True)
+    assert (rise.first, rise.is_drop) == (40, False)
+    assert (fall.first, fall.is_drop) == (47, True)
 
 
 @pytest.mark.parametrize(("first", "second"), [(95, 88), (97, 90)])
@@ -218,7 +218,7 @@ def test_of_stays_at_a_second_level_the_first_alone_is_reported():
         for _ in range(150):
             slow = rng.random() < 0.3 if rng.random() < 0.2 else slow
             modes.append(96 if slow else 100)
-        later += max(0, sum(c.falls for c in found(noisy(modes, sigma=0.006, seed=seed))) - 1)
+        later += max(0, sum(c.is_drop for c in found(noisy(modes, sigma=0.006, seed=seed))) - 1)
     assert later <= 6
 
 
@@ -228,27 +228,27 @@ def test_a_fall_that_outlasts_episodes_of_one_length_is_told(weeks):
     episode = [*[100] * 30, *[94] * weeks] * 2
     values = noisy([*episode, *[100] * 30, *[94] * 30], 0.01, seed=3)
     last = len(values) - 30
-    assert [c for c in found(values) if c.falls and abs(c.first - last) <= 5]
-    assert not [c for c in found(values[: last + weeks]) if c.falls and c.first > 40 + weeks]
+    assert [c for c in found(values) if c.is_drop and abs(c.first - last) <= 5]
+    assert not [c for c in found(values[: last + weeks]) if c.is_drop and c.first > 40 + weeks]
 
 
 def test_a_fourth_stay_is_no_drop_before_it_outlasts_the_longest():
     stays = [3, 12, 5]
     values = [v for n in stays for v in [*[100] * 25, *[94] * n]]
     values = noisy([*values, *[100] * 25, *[94] * 12], 0.01, seed=3)
-    assert not [c for c in found(values) if c.falls and c.first > len(values) - 20]
+    assert not [c for c in found(values) if c.is_drop and c.first > len(values) - 20]
 
 
 def test_slow_nights_of_one_in_ten_are_no_falls():
     rng = random.Random(7)
     histories = [[80 if rng.random() < 0.1 else 100 for _ in range(150)] for _ in range(12)]
     told = [found(noisy(levels, seed=seed)) for seed, levels in enumerate(histories)]
-    assert sum(c.falls for each in told for c in each) <= 2
+    assert sum(c.is_drop for each in told for c in each) <= 2
 
 
 def test_nights_that_are_passed_over_change_no_answer():
     class EachNight(IncrementalDetector):
-        def _is_quiet(self, series, night):
+        def _is_unchanged(self, series, night):
             return False
 
     for seed in range(6):

@@ -20,8 +20,8 @@ from nightbench.detection.training import (
 
 FP32 = TrainingTraits("fp32")
 LOSSES = {
-    **{"first": 6.8, "opening": 6.4, "mean": 5.5, "again": 4.1, "steps": 20, "mean_of": 10},
-    "conditions": 1.0,
+    **{"first": 6.8, "opening": 6.4, "mean": 5.5, "long": 4.6, "again": 4.1},
+    **{"steps": 100, "mean_of": 10, "conditions": 1.0},
 }
 
 
@@ -101,6 +101,19 @@ def test_the_sentence_says_how_much_and_since_which_version() -> None:
         "Training changed: first loss 6.8 -> 7.318 since 2.14.0. 5 nights since 2026-01-01 allow "
     )
     assert verdict.change == pytest.approx(0.0762, abs=1e-4)
+
+
+def test_the_longer_mean_is_compared_to_the_last_bit_or_within_a_spread() -> None:
+    """Rounding grows from step to step, so that a version has no tolerance for it."""
+    changed = night(5, {"long": 4.7})
+    assert judge_training(changed, FIVE, FP32).difference == (
+        "mean loss of the window's first 100 steps 4.6 -> 4.7"
+    )
+    assert judge_training(replace(changed, version="3"), FIVE, FP32).kind is TrainingKind.SAME
+    servers = replace(FP32, is_asynchronous=True)
+    nights = [night(number, {"long": 4.6 + 0.001 * number}) for number in range(5)]
+    assert judge_training(changed, nights, servers).kind is TrainingKind.CHANGED
+    assert judge_training(night(5, {"long": 4.606}), nights, servers).kind is TrainingKind.SAME
 
 
 def test_a_series_that_varies_is_compared_with_its_own_spread() -> None:

@@ -57,7 +57,7 @@ def test_a_comparison_that_has_ended_is_left_as_it_is(
 ) -> None:
     folder = spool.comparison("ab-1")
     store_request(folder, ExperimentKind.COMPARE, {"a": "fake=1", "b": "fake=2"}, {}, "ada")
-    with folder.steered():
+    with folder.controlled():
         pass  # Its process has ended.
     save_result(folder, {"complete": complete, "ended_at": "2026-11-01T00:00:00+00:00"})
     before = files(folder)

@@ -223,7 +223,7 @@ def test_old_comparisons_are_removed_with_old_runs(place: Path) -> None:
     assert spool.expire(1) == []
     folder = spool.comparison(NAME)
     folder.save_run({**(folder.run() or {}), "started_at": "2020-01-01T00:00:00+00:00"})
-    with folder.steered():
+    with folder.controlled():
         assert spool.expire(1) == []
     assert spool.expire(1) == [NAME]
     assert spool.comparisons() == []

@@ -8,19 +8,15 @@ import random
 from datetime import UTC, datetime, timedelta
 from unittest import mock
 
+from tests.jobs import gang_job
 from tests.unit.gang.simulated import SimNode, SimTransport, World
 
 from nightbench.core.model import (
-    Build,
-    Case,
     EnvironmentPolicy,
-    JobSpec,
     Limits,
     NeighbourPolicy,
     Node,
-    Process,
     Protocol,
-    Strategy,
 )
 from nightbench.gang import SshTarget, cancel
 from nightbench.gang.controller import GangController
@@ -28,26 +24,11 @@ from nightbench.gang.gang_context import GangContext
 from nightbench.spool import Spool
 
 LEASE_S = 12.0
-JOB = JobSpec(
+JOB = gang_job(
+    (Node("n1", "h1", "c"), Node("n2", "h2", "c")),
     run_id="run",
-    case=Case("sleep", "fake", Strategy.COLLECTIVE, nodes=2, trainers=2),
-    generation=0,
-    cluster="test",
-    build=Build("fake"),
     protocol=Protocol(2, 3, 3),
-    nodes=(Node("n1", "h1", "c"), Node("n2", "h2", "c")),
-    processes=(
-        Process("trainer-0", "trainer", 0, "n1", 0),
-        Process("trainer-1", "trainer", 1, "n2", 0),
-    ),
-    unit="samples",
-    workload_params={},
-    seed=1,
-    env={},
-    role_env={},
     limits=Limits(ready_s=15, repeat_s=60, progress_s=10, lease_s=LEASE_S, term_s=0.2),
-    code_digest="c0de",
-    definition_digest="d",
     environments=EnvironmentPolicy(root="/node"),
     neighbours=NeighbourPolicy(action="wait", budget=1),
 )

@@ -54,6 +54,8 @@ class FakeKubernetes:
         """Status and message with which pods are refused."""
         self.denied: set[str] = set()
         self.quotas: list[Document] = []
+        self.events: list[Document] = []
+        """Events of all pods, in any order."""
         self.protocol = PROTOCOLS[1]
         self._serial = 0
         self.token = "secret"
@@ -77,6 +79,7 @@ class FakeKubernetes:
         app.router.add_post(f"{space}/pods", self._create)
         app.router.add_delete(f"{space}/pods/{{name}}", self._delete)
         app.router.add_get(f"{space}/pods/{{name}}/exec", self._exec)
+        app.router.add_get(f"{space}/events", self._list_events)
         app.router.add_get(f"{space}/resourcequotas", self._list_quotas)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review)
         runner = web.AppRunner(app, shutdown_timeout=1.0)
@@ -141,6 +144,13 @@ class FakeKubernetes:
     async def _delete(self, request: web.Request) -> web.Response:
         found = self.pods.pop(request.match_info["name"], None)
         return _json(found or {"message": "not found"}, 200 if found else 404)
+
+    async def _list_events(self, request: web.Request) -> web.Response:
+        if "list events" in self.denied:
+            return _json({"kind": "Status", "message": "events is forbidden"}, 403)
+        name = request.query["fieldSelector"].partition("involvedObject.name=")[2]
+        found = [each for each in self.events if each["involvedObject"]["name"] == name]
+        return _json({"items": found})
 
     async def _list_quotas(self, request: web.Request) -> web.Response:
         return _json({"items": self.quotas})

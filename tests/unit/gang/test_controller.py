@@ -134,7 +134,7 @@ def test_a_result_that_nobody_fetched_is_fetched_by_the_next_controller(bench):
     assert bench.launched("n1") == [1, 2, 3]
 
 
-def test_the_lower_epoch_stops_steering(bench):
+def test_the_lower_epoch_stops_controlling(bench):
     bench.world(PATIENT).run_s = 15.0
     first = bench.start()
     bench.until(bench.launched)

@@ -1,4 +1,4 @@
-"""Random faults against the real steering: what must hold whatever happens in whatever order."""
+"""Random faults against the real controller: what must be true after every order of events."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import FakeKubernetes
 from tests.unit.gang.test_pods import CLUSTER, on
-from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.gang import transport

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import FakeKubernetes, running, unschedulable
 from tests.unit.gang.test_pods import CLUSTER, POLICY, on
-from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.model import CaseStatus, JobSpec, KubernetesPolicy, ReasonCode
 from nightbench.gang import case_runner, cleanup, pods, provisioning
@@ -91,6 +91,24 @@ def test_a_pod_that_others_delete_before_it_runs_is_not_created_again(
     assert deleted.value.code is ReasonCode.POD_DELETED
     assert len(fake.created) == 2
     assert not fake.pods
+
+
+def test_the_successor_of_a_pod_that_is_gone_has_another_name(
+    fake: FakeKubernetes, job: JobSpec
+) -> None:
+    """By its name a controller knows that it has to open the new pod."""
+
+    async def work(targets: dict[str, PodTarget]) -> None:
+        pods_of_job = GangPods(job, targets)
+        await pods_of_job.create()
+        before = await pods_of_job.running()
+        del fake.pods[before["n2"]]
+        await pods_of_job.create()
+        after = await pods_of_job.running()
+        assert after["n1"] == before["n1"]
+        assert after["n2"] != before["n2"]
+
+    on(fake, work)
 
 
 def old(fake: FakeKubernetes, hours: float) -> None:

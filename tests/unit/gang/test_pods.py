@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import (
     FakeKubernetes,
     running,
     unschedulable,
     waiting,
 )
-from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.model import (
     Cluster,
@@ -223,9 +223,24 @@ def test_why_a_pod_ended(what: str) -> None:
     assert state_of(pod).end is code
 
 
-def pod_state(job: str, node: str, minute: int, machine: str | None) -> PodState:
+def pod_state(
+    job: str, node: str, minute: int, machine: str | None, *, gated: bool = False
+) -> PodState:
     created = datetime(2026, 11, 29, tzinfo=UTC) + timedelta(minutes=minute)
-    return PodState(f"{job}-{node}", node, job, created, machine, None, False, "", None, "")
+    return PodState(
+        name=f"{job}-{node}",
+        node=node,
+        job_id=job,
+        created=created,
+        machine=machine,
+        address=None,
+        group="",
+        is_gated=gated,
+        is_running=False,
+        waits="",
+        end=None,
+        why="",
+    )
 
 
 def test_the_older_of_two_gangs_that_wait_goes_first() -> None:
@@ -237,6 +252,8 @@ def test_the_older_of_two_gangs_that_wait_goes_first() -> None:
     apart = [pod_state("new", "n3", 1, None)]
     assert has_to_yield(apart, [*old, *apart], pinned=True) is None
     assert has_to_yield(apart, [*old, *apart], pinned=False) == "old"
+    queued = [pod_state("old", "n2", 0, None, gated=True)]
+    assert has_to_yield(new, [*queued, *new], pinned=False) is None, "Kueue has not admitted it"
 
 
 def test_the_preflight_names_what_is_denied_and_a_quota_that_is_full(fake: FakeKubernetes) -> None:
@@ -267,8 +284,9 @@ def test_rights_are_no_wider_than_what_is_asked(fake: FakeKubernetes, job: JobSp
         await GangPods(job, targets).create()
         node = shared_transport(targets["n1"].of_job(job.job_id))
         await node.run(["true"], timeout_s=30)
-        await node.close()
         await GangPods(job, targets).delete()
+        with pytest.raises(PodError, match="is gone"):
+            await node.run(["true"], timeout_s=30)
         await pod_preflight(cluster, targets)
 
     on(fake, work)

@@ -1,4 +1,4 @@
-"""Neighbours, deadlines, adaptive repeats and faults of nodes, through the whole steering.
+"""Neighbours, deadlines, adaptive repeats and faults of nodes, through the whole controller.
 
 On virtual time: see `simulated`.
 """

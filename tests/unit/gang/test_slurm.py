@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.unit.sleeping import sleeping_job
+from tests.jobs import sleeping_job
 
 from nightbench.core.model import Cluster, JobSpec, Node, ReasonCode, SlurmPolicy
 from nightbench.core.sentences import sentences

@@ -66,7 +66,7 @@ SHARED = SharedChange(
     controls=(3, 4),
     score=5.0,
 )
-OK = Verdict("resnet50", "lab", "night-43", VerdictKind.OK, "The sentence of the verdict.")
+OK = Verdict("resnet50", "lab", "night-43", VerdictKind.OK, "Unchanged: the baseline is 14.23.")
 
 
 def verdicts() -> Iterator[tuple[str, str]]:
@@ -219,7 +219,8 @@ RUN = Run(
 )  # fmt: skip
 ALERT = AlertItem(
     Verdict(
-        "resnet50", "lab", RUN.run_id, VerdictKind.REGRESSED, "The sentence of the verdict.",
+        "resnet50", "lab", RUN.run_id, VerdictKind.REGRESSED,
+        "Level change -11.5% since 2026-09-13.",
         12.47, 14.23, -0.123, 56, level_change=-0.115, low=-0.125, high=-0.107, since=SINCE,
     ),
     unit="images",
@@ -268,7 +269,7 @@ def alerts() -> Iterator[tuple[str, str]]:
         DRIFTS: drift_notes([drift]),
         AGAIN: confirmation_notes([{**pending, "requested_at": SINCE}, ended]),
     }
-    resolved = [EndedAlert("llama", "The sentence of the verdict.", 5)]
+    resolved = [EndedAlert("llama", "Unchanged: the baseline is 14.23.", 5)]
     untried = replace(ALERT, untried="pytorch was never run on ROCm", confirmation=None)
     shared = replace(ALERT, shared=SHARED.sentence, members=SHARED.members)
     for name, items, more in (

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from nightbench.core.own_files import CHECKOUT as REPO
+from nightbench.core.package_files import CHECKOUT as REPO
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Rules of the repository that no linter knows."""
 
-from nightbench.core.own_files import CHECKOUT as REPO
+from nightbench.core.package_files import CHECKOUT as REPO
 
 
 def test_plugins_folder_hides_the_package_from_airflow() -> None:

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from nightbench.core.own_files import CHECKOUT as REPO
+from nightbench.core.package_files import CHECKOUT as REPO
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +136,23 @@ def test_every_exception_has_a_reason(tool: ModuleType) -> None:
             "# One comment\n# is told.\na: told b # It is told\n",
             ["One comment is told.", "It is told"],
         ),
+        (
+            "sql/migrations/0001-a.sql",
+            "-- name: told(a)\n-- It is told.\ncomment on column a.b is\n'It''s told '\n'twice';\n",
+            ["It is told.", "It's told twice"],
+        ),
+        (
+            "sql/grafana/dashboards/a.json",
+            '{\n "title": "It is told",\n "query": "told",\n "description": "Also told."\n}\n',
+            ["It is told", "Also told."],
+        ),
+        (
+            ".github/actions/a/action.yml",
+            "description: It is told\ninputs:\n  a:\n    description: >-\n      Also\n      told\n"
+            "    default: told\n",
+            ["It is told", "Also told"],
+        ),
+        ("Makefile", "a: b  ## print what is told\n\ttold\n", ["print what is told"]),
     ],
 )
 def test_texts_of_code_pages_and_suites_are_read(

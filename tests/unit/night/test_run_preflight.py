@@ -3,13 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.sleeping import sleeping_job
+from tests.jobs import sleeping_job
 
 from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.core.model import Cluster, HealthPolicy, Node, PlannedCase, Reason, ReasonCode
 from nightbench.core.run_plan import CasePlan
-from nightbench.night.bundles import as_launched
 from nightbench.night.cluster_preflight import ClusterHealth, save
+from nightbench.night.load_batch import as_launched
 from nightbench.night.run_preflight import examine_run, place_around_unhealthy, record
 from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
 from nightbench.spool import Spool

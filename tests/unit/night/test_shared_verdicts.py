@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nightbench.alerts.shared_alerts import StandingMovement
+from nightbench.alerts.shared_alerts import LiveSharedChange
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
 from nightbench.detection.case_verdicts import verdict_of
@@ -75,7 +75,7 @@ def test_the_members_show_how_much_of_a_movement_is_left_although_one_is_lucky(b
     lucky = replace(rows["a"].points[-1], value=130.0)
     rows["a"] = replace(rows["a"], points=[*rows["a"].points[:-1], lucky])
     since = (FIRST + timedelta(days=BEFORE)).date()
-    standing = StandingMovement(7, "a", LINE, since, dict.fromkeys("abcd", -0.05))
+    standing = LiveSharedChange(7, "a", LINE, since, dict.fromkeys("abcd", -0.05))
     assert residual_parts([standing], rows)[7] == pytest.approx(part, abs=0.1)
     few = replace(standing, members={"a": -0.05, "b": -0.05})
     assert residual_parts([few], rows) == {}

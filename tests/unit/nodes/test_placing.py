@@ -4,7 +4,7 @@ import dataclasses
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.sleeping import sleeping_job
+from tests.jobs import sleeping_job
 
 from nightbench.core.model import (
     Cluster,

@@ -34,14 +34,14 @@ def test_a_defect_in_the_triggerer_ends_the_case_on_the_last_try(
 
     monkeypatch.setattr(GangTrigger, "_look_up", look_up)
 
-    def steer(last_try: bool) -> None:
+    def control(last_try: bool) -> None:
         trigger = GangTrigger(RUN, SINGLE, 0, last_try=last_try)
         with pytest.raises(KeyError):
             asyncio.run(anext(trigger.run()))
 
-    steer(last_try=False)
+    control(last_try=False)
     assert run.case(SINGLE).outcome() is None
-    steer(last_try=True)
+    control(last_try=True)
     assert "KeyError('nodes')" in (run.case(SINGLE).outcome() or {})["reasons"][0]["observed"]
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.core.errors import UserError
 from nightbench.orchestration import experiments_dag, verdict_dags
@@ -76,6 +76,12 @@ def test_each_field_of_the_form_may_stay_empty() -> None:
         if param.value in (None, "", []):
             assert "null" in param.schema["type"], name
         param.resolve(None if param.value is None else param.value)
+
+
+def test_a_request_with_a_field_that_does_not_exist_is_refused() -> None:
+    run = SimpleNamespace(run_id="r", triggering_user_name="ada")
+    with pytest.raises(AirflowFailException, match=r'found "alert"; .* mean "alert_id"'):
+        experiments_dag.measure.function(dag_run=run, params={"alert": 7, "rounds": 3})
 
 
 def test_an_event_that_a_person_made_names_no_runs() -> None:

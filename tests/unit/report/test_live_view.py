@@ -1,4 +1,4 @@
-"""The live view, from the files that a steered gang writes."""
+"""The live view, from the files that a controlled gang writes."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from nightbench.cli import cancel
 from nightbench.cli.runs import spooled as listed
 from nightbench.core.model import CaseStatus, Run, RunKind
 from nightbench.core.sentences import sentences
-from nightbench.night import bundles, ingest, planning
-from nightbench.night.bundles import build_bundle
+from nightbench.night import ingest, load_batch, planning
+from nightbench.night.load_batch import build_load_batch
 from nightbench.night.staged_wheels import remove_unused_wheels
 from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.web.case_files import RepeatFiles
@@ -30,8 +30,8 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
     """Three runs that have ended, each of two cases with three repeats."""
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
     # Great Expectations needs a second for a run, and no file of the spool.
-    monkeypatch.setattr(bundles, "check_repeats", lambda *_: ())
-    monkeypatch.setattr(bundles, "check_measurements", lambda pairs: [()] * len(pairs))
+    monkeypatch.setattr(load_batch, "check_repeats", lambda *_: ())
+    monkeypatch.setattr(load_batch, "check_measurements", lambda pairs: [()] * len(pairs))
     spool = Spool(tmp_path / "spool")
     for number, run_id in enumerate(RUNS):
         run = Run(
@@ -63,7 +63,7 @@ def read_as_many(spool: Spool) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["run.json", "planned.json", "steering.lock", "loaded.json"])
+@pytest.mark.parametrize("name", ["run.json", "planned.json", "control.lock", "loaded.json"])
 def test_a_damaged_file_of_a_run_leaves_the_other_runs_alone(
     spool: Spool, name: str, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,13 +74,13 @@ def test_a_damaged_file_of_a_run_leaves_the_other_runs_alone(
         read_as_many(spool)
         for run in ingest.waiting_runs(spool):
             if run.run_id != "s-2":
-                assert [each.status for each in build_bundle(run).cases] == [CaseStatus.OK] * 2
+                assert [each.status for each in build_load_batch(run).cases] == [CaseStatus.OK] * 2
     rows = {row["run_id"]: row["state"] for row in listed(spool, None, None)}
     assert {*RUNS} - {"s-2"} <= {*rows}
     if name == "run.json" or (name == "planned.json" and damage != "list"):
         assert str(damaged) in caplog.text + rows.get("s-2", "")
         with pytest.raises(SpoolError, match=name):
-            build_bundle(spool.run("s-2"))
+            build_load_batch(spool.run("s-2"))
     assert FIRST.case_id in planning._of_files("pair", spool)
     assert spool.expire(0, NOW) == [] or name == "loaded.json"
 
@@ -103,9 +103,9 @@ def test_a_damaged_file_of_a_case_costs_the_least(
     if damage == "unreadable" and name in ("g0/outcome.json", "g0/repeat-002/n1.json"):
         # What cannot be opened may be opened later: the run waits.
         with pytest.raises(SpoolError, match="cannot be read"):
-            build_bundle(spool.run("s-2"))
+            build_load_batch(spool.run("s-2"))
         return
-    first, second = build_bundle(spool.run("s-2")).cases
+    first, second = build_load_batch(spool.run("s-2")).cases
     assert second.status is CaseStatus.OK
     statuses = [each.record.status for each in first.repeats]
     if name == "g0/outcome.json":
@@ -141,7 +141,7 @@ def test_a_folder_that_is_none_of_ours_is_passed_over(spool: Spool, folder: str,
 def test_what_cannot_be_removed_keeps_nothing_else(spool: Spool) -> None:
     for run_id in RUNS:
         spool.run(run_id).save_loaded({"at": "now"})
-    file_of(spool.run("s-2"), "steering.lock").mkdir()
+    file_of(spool.run("s-2"), "control.lock").mkdir()
     assert spool.expire(1, NOW + timedelta(days=9)) == ["s-1", "s-3"]
     uploads = Path(spool.root.path) / "uploads"
     for digest in ("a" * 64, "b" * 64):

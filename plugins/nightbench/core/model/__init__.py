@@ -73,15 +73,15 @@ from nightbench.core.model.results import (
     gain_of,
 )
 from nightbench.core.model.runs import (
-    CaseBundle,
+    CaseToLoad,
     JobSpec,
     Limits,
+    LoadBatch,
     MeasuredCase,
     PlannedCase,
     Process,
-    RepeatBundle,
+    RepeatToLoad,
     Run,
-    RunBundle,
 )
 from nightbench.core.model.suites import (
     TABLE_AXES,

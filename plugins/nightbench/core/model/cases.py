@@ -216,7 +216,7 @@ class ReferenceLosses(v.StrictModel):
     """Losses of the first and third step in float32 on a CPU, without dropout."""
 
     scale: v.Name
-    """Scale that they were computed at."""
+    """Scale at which these losses were computed."""
     batch_size_per_device: v.Count
     """Samples of a step."""
     first: v.Some[float]

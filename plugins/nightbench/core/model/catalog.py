@@ -236,7 +236,7 @@ class FrameworkInfo(v.StrictModel):
     line: v.Name
     """Name of the line: the folder's name."""
     title: v.Text
-    """How people call it."""
+    """Full name, as users know it."""
     version: v.Text
     """Version that the locks install."""
     package: v.Name | None = None
@@ -278,7 +278,7 @@ class FrameworkInfo(v.StrictModel):
     """In bf16 and fp16 replicas keep until the backward what autocast has made of matrices and of
     their inputs. For the memory that a case needs."""
     replaces: bool = False
-    """In a project's folder: it takes the place of the built-in one of the same name."""
+    """In a project's folder: replaces the built-in one of the same name."""
     for_tests: bool = False
     """No framework, but a stand-in for tests."""
     size_bytes: v.Whole = 0

@@ -55,7 +55,7 @@ class JumpHost(v.StrictModel):
     """A host that connections to nodes pass through."""
 
     host: v.Host
-    """Its SSH address, as the hop before it reaches it."""
+    """SSH address, as reached from the hop before it."""
     ssh_conn_id: v.Name
     """Airflow Connection with user, key and port."""
     port: v.Port | None = None
@@ -296,7 +296,8 @@ class GitRepository(v.StrictModel):
     """A repository whose commits people may have compared (docs/comparisons.md)."""
 
     url: GitUrl
-    """As git on the build node takes it; the node's own git has the credentials."""
+    """Address of the repository for git on the build node; the node's own git has the
+    credentials."""
     branch: Branch = "main"
     """A commit is compared with the one at which it left this branch, unless A is named."""
     recipe: v.Some[v.Text]

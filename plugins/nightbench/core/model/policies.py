@@ -37,7 +37,7 @@ class NightPolicy(v.StrictModel):
     """Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the cluster's
     `limits.hours` hold as well."""
     budget_s: v.PositiveDuration | None = Field(None, alias="budget")
-    """How long a night may take from its first case on."""
+    """Longest duration of a night, from its first case on."""
     deadline: v.ClockText | None = None
     """A case without a result at this time is missing, `07:00 Europe/Berlin` [default: an hour
     after the end of the night]."""
@@ -47,8 +47,8 @@ class RegressionPolicy(v.StrictModel):
     """Which changes the suite reports."""
 
     min_change: v.PercentageOrAuto = "auto"
-    """A change that is surely smaller (by its 90 % interval) is not reported; auto: what the series
-    shows without more false alarms, from 1 % on."""
+    """A change whose whole 90 % interval is smaller is not reported. `auto`: the smallest size,
+    from 1 % on, that a series shows without more false alarms."""
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
     """Nights before a verdict other than insufficient_data."""
     max_spread: v.Percentage = 0.10
@@ -93,9 +93,9 @@ class Route(v.StrictModel):
     verdicts: v.Many[_AlertKind] = ()
     """Only alerts of these kinds."""
     owner: v.Text | None = None
-    """Their owner [default: the suite's]."""
+    """Owner of these alerts [default: the suite's]."""
     alerts: v.Many[v.Url] | None = None
-    """Channels for them [default: the suite's `alerts`]. `[]`: none."""
+    """Channels for these alerts [default: the suite's `alerts`]. `[]`: none."""
 
 
 class Publication(v.StrictModel):
@@ -106,8 +106,8 @@ class Publication(v.StrictModel):
     workloads: v.Many[v.WorkloadName] = ()
     """Only cases of these workloads."""
     nodes: bool = False
-    """The names of nodes as well, and the sentences about causes, which name them."""
+    """Also publish names of nodes, and the sentences about causes, which name nodes."""
     owner: bool = False
     """The suite's owner as well."""
     notes: bool = False
-    """The suite's description as well, and what people wrote about its alerts."""
+    """Also publish the suite's description and users' notes about its alerts."""

@@ -207,7 +207,7 @@ class PlannedCase:
 
 
 @dataclass(frozen=True)
-class RepeatBundle:
+class RepeatToLoad:
     """One launch of the gang and its numbers; None where it could not be summarised."""
 
     record: RepeatRecord
@@ -215,14 +215,14 @@ class RepeatBundle:
 
 
 @dataclass(frozen=True)
-class CaseBundle:
+class CaseToLoad:
     """All that came back of one case in one generation."""
 
     case: Case
     generation: int
     status: CaseStatus
     reasons: tuple[Reason, ...] = ()
-    repeats: tuple[RepeatBundle, ...] = ()
+    repeats: tuple[RepeatToLoad, ...] = ()
     measurement: Measurement | None = None
     """None where the case ended before anything could be summarised."""
     checks: tuple[CheckResult, ...] = ()
@@ -232,12 +232,12 @@ class CaseBundle:
 
 
 @dataclass(frozen=True)
-class RunBundle:
+class LoadBatch:
     """A run as it came back: what `RunRepository.load` stores in one transaction."""
 
     run: Run
     planned: tuple[PlannedCase, ...]
-    cases: tuple[CaseBundle, ...]
+    cases: tuple[CaseToLoad, ...]
     """Cases that came back, in any state; a planned case that is not here is missing."""
     checks_digest: str = field(default="", kw_only=True)
     """Of the checks that judged them."""

@@ -31,9 +31,9 @@ class PublishedFigures(v.StrictModel):
     """Published values of a table, as `sql/references/` lists them."""
 
     document: v.Text
-    """Their `source` there."""
+    """`source` of the published values in sql/references."""
     figures: v.Axis[v.Text]
-    """Their `figure` there."""
+    """`figure` of the published values in sql/references."""
     only: dict[str, v.Text] = Field({})
     """Their `framework` there: why Nightbench has no such line, so that its cells hold published
     values alone."""

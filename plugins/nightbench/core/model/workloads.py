@@ -79,9 +79,10 @@ class Experts(v.StrictModel):
     """Experts that devices split; `experts`, a parameter of each scale, is how many a layer has."""
 
     modules: v.Some[v.Text]
-    """Modules whose weights have experts in their first dimension, by their last name."""
+    """Modules whose weights have the experts as first dimension, by the last part of the module's
+    name."""
     parameters: v.Text
-    """Formula of the parameters in them, as in `cost`."""
+    """Formula of the number of parameters in these modules, as in `cost`."""
 
 
 class Stages(v.StrictModel):
@@ -106,11 +107,11 @@ class WorkloadInfo(v.StrictModel):
     name: v.Name
     """Name of the workload: the folder's name."""
     title: v.Text
-    """How people call it."""
+    """Full name, as users know it."""
     unit: v.Name
     """Unit of work that is counted, in the plural: `images`, `tokens`."""
     strategies: v.Some[StrategyName]
-    """Strategies that it is written for."""
+    """Strategies for which the workload is implemented."""
     scales: Annotated[
         dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
     ]
@@ -123,14 +124,14 @@ class WorkloadInfo(v.StrictModel):
     """List of the network's layers, `layers`, each of which is gathered by itself where `shard`
     splits training over devices. Without it the workload is never split."""
     tensor: Tensor | None = None
-    """How `tensor` splits matrices; without it none is."""
+    """How `tensor` splits matrices; without this key no matrix is split."""
     context: v.Some[v.Text] | None = None
     """Tables of the network by position, which `context` cuts as it cuts sequences; without it
     none are cut."""
     expert: Experts | None = None
-    """How `expert` splits the experts of layers; without it no case has it."""
+    """How `expert` splits the experts of layers; without this key no case uses `expert`."""
     pipeline: Stages | None = None
-    """How `pipeline` splits the network; without it no case has it."""
+    """How `pipeline` splits the network; without this key no case uses `pipeline`."""
     frameworks: Annotated[tuple[str, ...], v.DERIVED] = ()
     """Lines for whose API the workload's folder has a model file."""
     digest: Annotated[str, v.DERIVED] = ""
@@ -152,7 +153,7 @@ class WorkloadInfo(v.StrictModel):
     cost: Cost | None = None
     """Cost of an example; without it there is neither MFU nor tokens per second."""
     replaces: bool = False
-    """In a project's folder: it takes the place of the built-in one of the same name."""
+    """In a project's folder: replaces the built-in one of the same name."""
     reads: v.Name | None = None
     """Format of real data that its `data.py` reads: a module of `benchmarks/readers`. Without it
     there is `data: synthetic` alone."""

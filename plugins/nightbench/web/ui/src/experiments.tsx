@@ -222,7 +222,7 @@ function Budget({ of }: { of: ClusterBudget }) {
     <Box as="li" listStyleType="none" minW="14em" flex="1 1 16em" maxW="26em">
       <Text fontWeight="semibold">{of.cluster}</Text>
       <Text fontSize="sm">
-        {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} left for all
+        {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} left for all users
       </Text>
       <Bar share={of.spent_s / of.day_s} ink={of.spent_s < of.day_s ? "blue.solid" : "orange.solid"} />
       {of.people.map(({ person, spent_s }) => (

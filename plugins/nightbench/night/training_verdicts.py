@@ -1,0 +1,156 @@
+"""Says of a loaded run's cases whether they train as before; follows the alerts about it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from nightbench.core.model import Case, TrainingKind, Verdict, VerdictKind
+from nightbench.core.run_plan import RunPlan
+from nightbench.detection.paired_training import traits_of
+from nightbench.detection.training import (
+    PROVED_NIGHTS,
+    TrainingNight,
+    TrainingVerdict,
+    judge_training,
+    lines_that_differ,
+)
+from nightbench.warehouse import Warehouse
+
+NIGHTS_COMPARED = 30
+"""Nights before the run whose losses are read."""
+
+TrainingVerdicts = Mapping[str, TrainingVerdict]
+"""By case_id."""
+
+
+def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVerdict]:
+    """Compare the losses of a run's good cases with earlier nights and with other lines.
+
+    Returns:
+        By case_id; without cases that have no result, and empty if the suite does not ask.
+    """
+    if plan.policy.training == "off":
+        return {}
+    run = plan.run
+    cases = {case.planned.case_id: case for case in plan.cases}
+    tonight: dict[str, TrainingNight] = {}
+    past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
+    speeds: dict[str, float] = {}
+    speeds_before: dict[str, list[float]] = {case_id: [] for case_id in cases}
+    for row in warehouse.series.training_nights(
+        list(cases), run.cluster, run.run_id, run.started_at, NIGHTS_COMPARED, PROVED_NIGHTS
+    ):
+        case_id, is_tonight = row.pop("case_id"), row.pop("is_tonight")
+        speed = row.pop("throughput")
+        losses = row["losses"] and {name: tuple(ends) for name, ends in row["losses"].items()}
+        night = TrainingNight(**row | {"losses": losses})
+        if is_tonight:
+            tonight[case_id], speeds[case_id] = night, speed
+        else:
+            past[case_id].append(night)
+            if not night.is_changed:
+                speeds_before[case_id].append(speed)
+    traits = {case_id: traits_of(case) for case_id, case in cases.items()}
+    found = {
+        case_id: judge_training(night, past[case_id], traits[case_id])
+        for case_id, night in tonight.items()
+        if not cases[case_id].from_log or night.losses
+    }
+    between_lines = lines_that_differ(
+        (cases[case_id].planned.case, night.losses, traits[case_id])
+        for case_id, night in tonight.items()
+        if night.batch_size is None  # each line finds its own
+    )
+    for case_id, verdict in between_lines.items():
+        found[case_id] = _with_lines(found.get(case_id), verdict)
+    return {
+        case_id: replace(verdict, speed=speeds[case_id] / median(before) - 1)
+        if (before := speeds_before[case_id])
+        else verdict
+        for case_id, verdict in found.items()
+    }
+
+
+def _with_lines(before: TrainingVerdict | None, lines: TrainingVerdict) -> TrainingVerdict:
+    """Return what nights say, with what other lines say of the same night.
+
+    A series that changed keeps its own sentence, and one that stayed the same stays the same.
+    """
+    if before is None or before.kind is TrainingKind.NOT_COMPARABLE:
+        return lines
+    return replace(before, sentence=f"{before.sentence} {lines.sentence}")
+
+
+def with_training(verdict: Verdict, training: TrainingVerdict | None) -> Verdict:
+    """Return a verdict that says whether the case trained as before.
+
+    An improvement of a case that trains otherwise says so first.
+    """
+    if training is None:
+        return verdict
+    sentence = verdict.sentence
+    if training.kind is TrainingKind.CHANGED and verdict.kind is VerdictKind.IMPROVED:
+        sentence = (
+            f"{training.sentence} The speed cannot be compared with earlier nights. {sentence}"
+        )
+    return replace(
+        verdict,
+        sentence=sentence,
+        training=training.kind,
+        training_sentence=training.sentence,
+    )
+
+
+def follow_training(
+    warehouse: Warehouse,
+    plan: RunPlan,
+    verdicts: Sequence[Verdict],
+    trainings: TrainingVerdicts,
+) -> list[Verdict]:
+    """Open, continue and end the alerts about training; return the verdicts that opened one.
+
+    A case that trains as before ends its alert the same night: losses hardly vary. A suite that
+    does not compare losses any more ends the alerts of its cases.
+    """
+    live = {
+        row["case_id"]: row
+        for row in warehouse.alerts.read("continuing_alerts", cluster=plan.run.cluster)
+        if row["metric"] == "training"
+    }
+    cases = {each.planned.case_id: each.planned.case for each in plan.cases}
+    opened = []
+    for verdict in verdicts:
+        training, alert = trainings.get(verdict.case_id), live.get(verdict.case_id)
+        if plan.policy.training == "off" and alert is not None:
+            why = "The suite does not compare losses: `policy.training` is off."
+            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, why)
+        if training is None:
+            continue
+        if training.kind is TrainingKind.SAME and alert is not None:
+            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, training.sentence)
+        elif (
+            training.kind is TrainingKind.CHANGED
+            and (training.is_proved or alert is not None)
+            and plan.policy.training == "alert"
+        ):
+            of_alert = _of_alert(verdict, training, cases[verdict.case_id])
+            if warehouse.alerts.open(of_alert):
+                opened.append(of_alert)
+    return opened
+
+
+def _of_alert(verdict: Verdict, training: TrainingVerdict, case: Case) -> Verdict:
+    speed = "" if training.speed is None else f"; throughput {training.speed:+.1%}"
+    what = f"{case.workload} on {case.framework}, {training.difference}{speed}."
+    _, _, evidence = training.sentence.partition(". ")
+    return Verdict(
+        verdict.case_id,
+        verdict.cluster,
+        verdict.run_id,
+        VerdictKind.TRAINING_CHANGED,
+        f"Training changed: {what} {evidence} Find the change, or dismiss the alert as intended.",
+        training.value,
+        training.baseline,
+        training.change,
+        metric="training",
+    )
