@@ -52,7 +52,7 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 def open_acceptances() -> list[dict[str, Any]]:
     """State of each cluster's acceptance, by today's files."""
-    from nightbench.accept.states import outcome_counts
+    from nightbench.accept.states import counts
     from nightbench.config import find_clusters, load_catalog, locations
 
     catalog = load_catalog()
@@ -67,7 +67,7 @@ def open_acceptances() -> list[dict[str, Any]]:
         with closing(connect(WAREHOUSE_READER)) as connection:
             known = Warehouse(connection).acceptance.modes(name)
         if known:
-            found.append(outcome_counts(known, cluster, catalog))
+            found.append(counts(known, cluster, catalog))
     return found
 
 
