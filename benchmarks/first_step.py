@@ -15,6 +15,8 @@ random, alike for every line; `--as-initialised` leaves them.
 `--gradients FILE` keeps the gradients (NumPy's .npz); `--along FILE --by STEP` begins with every
 weight moved by that length along its gradient there. How the loss changes says whether they are
 gradients of that loss, without another line: see `gradients_of_no_loss` of nightbench.testkit.
+`--twice first` puts the first half of the batch in place of the second: a loss that stays the same
+is that of the first half alone.
 
 `--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints
 their losses, {"line", "workload", "losses"}: lines whose optimisers do the same have the same.
@@ -81,9 +83,19 @@ class Changed:
         self._along = dict(numpy.load(options.along)) if options.along else {}
         self._only = options.only or self._along
         self._by = options.by
+        self._twice = options.twice
 
     def __getattr__(self, name):
         return getattr(self._data, name)
+
+    def batch(self, *given):
+        """Returns a batch of data.py; with `--twice` one half stands in place of the other, too."""
+        made = self._data.batch(*given)
+        for value in made.values() if self._twice else ():
+            halves = value[: len(value) // 2], value[-(len(value) // 2) :]
+            kept, other = halves if self._twice == "first" else halves[::-1]
+            other[...] = kept
+        return made
 
     def weights(self, params, random):
         """Returns the weights of data.py, changed."""
@@ -145,6 +157,7 @@ def main():
     parser.add_argument("--along", help="move the initial weights along those of this file")
     parser.add_argument("--only", nargs="*", metavar="NAME", help="move these alone")
     parser.add_argument("--by", type=float, default=0.0, help="so far (0)")
+    parser.add_argument("--twice", choices=["first", "second"], help="this half of the batch")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")
     try:
         document = first_step(parser.parse_args())

@@ -74,6 +74,33 @@ where
     )
 order by opened_at asc, alert_id asc;
 
+-- name: unmeasured_alerts()
+-- Live alerts of series that no later night of their suite has planned, and how many there are.
+select
+    alert.alert_id,
+    run.suite,
+    last.run_at as planned_at,
+    count(*) as nights
+from raw.alert as alert
+inner join raw.run as run on alert.last_run_id = run.run_id
+inner join raw.series as series
+    on alert.case_id = series.case_id and alert.cluster = series.cluster
+cross join
+    lateral (
+        select max(planned.run_at) as run_at
+        from raw.planned_case as planned
+        where planned.series_key = series.series_key
+    ) as last
+inner join raw.run as night
+    on
+        run.suite = night.suite
+        and alert.cluster = night.cluster
+        and night.run_kind = 'nightly'
+        and last.run_at < night.started_at
+where alert.state in ('open', 'acknowledged')
+group by alert.alert_id, run.suite, last.run_at
+order by alert.alert_id;
+
 -- name: alert_events(alert_id)
 -- The history of an alert, oldest first.
 select *

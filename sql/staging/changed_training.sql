@@ -1,6 +1,6 @@
--- Grain: one row per period in which a series trained otherwise. The period is that of a live alert,
--- or one night without an alert (unproved series, `policy.training: warn`) that is in no alert that a
--- user dismissed.
+-- Grain: one row per period in which a series trained otherwise.
+-- It is the period of a live alert, or a night without an alert (unproved series,
+-- `policy.training: warn`) that no dismissed alert covers.
 create or replace view staging.changed_training as
 select
     s.series_key,

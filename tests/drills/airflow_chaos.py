@@ -85,8 +85,10 @@ class Chaos:
 
     def _service(self, name: str) -> list[int]:
         service = self.live.stack.running(name)
-        if service is None:
-            return []
+        if service is None or {name} == {
+            w for w in deployment.WATCHDOGS if self.live.stack.running(w)
+        }:
+            return []  # The last watchdog: nobody would bring back anything.
         # Alone, its children go on without it; with them it is as if the machine had gone.
         alone = self.rng.random() < 0.5
         return [service.pid, *([] if alone else processes.descendants(service.pid))]

@@ -56,7 +56,7 @@ def suite(inbox: Inbox, version: str, zone: str, at: datetime, **more: Any) -> d
         **more,
     }
     env = f'{{FAKE_STEP_S: "{STEP_S}"}}\n{yaml.safe_dump(fields)}'
-    return {"framework": "toy, fake", "devices": "1x1", "steps": 15, "repeats": 3, "env": env}
+    return {"framework": "toy, fake", "devices": "1x1", "steps": 10, "repeats": 3, "env": env}
 
 
 def history(path: Path, slow_nights: int = 0) -> Path:

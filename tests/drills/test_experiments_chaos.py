@@ -76,6 +76,15 @@ def experiments(live: Live) -> list[dict[str, Any]]:
     return list(patiently(read))
 
 
+def requested(live: Live, kind: ExperimentKind) -> str:
+    """Wait until an experiment of a kind is requested; its name."""
+
+    def found() -> str | None:
+        return next((row["name"] for row in experiments(live) if row["kind"] == kind), None)
+
+    return str(live.until(found, f"the {kind} to be requested", wait_s=900))
+
+
 def folders(live: Live, name: str) -> list[RunSpool]:
     """The comparisons that an experiment consists of."""
     made = live.spool.comparisons()
@@ -90,7 +99,9 @@ def ended(folder: RunSpool) -> int:
 def measuring(live: Live, name: str) -> list[int]:
     """The process that measures an experiment now: the kernel lists who has its lock."""
     locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    of = {words[5].rpartition(":")[2]: int(words[4]) for words in map(str.split, locks)}
+    # Lines of processes that wait for a lock have an arrow before its kind.
+    held = [words for words in map(str.split, locks) if words[1] == "FLOCK"]
+    of = {words[5].rpartition(":")[2]: int(words[4]) for words in held}
     files = [Path(folder.folder.path) / "control.lock" for folder in folders(live, name)]
     found = {of.get(str(file.stat().st_ino)) for file in files if file.exists()}
     return [pid for pid in found if pid]
@@ -112,10 +123,7 @@ def next_launch(live: Live, name: str, before: int) -> int:
 def disturb(live: Live, rng: random.Random, kind: ExperimentKind) -> str:
     """Kill the process that measures the experiment of a kind, then others; its name."""
 
-    def requested() -> str | None:
-        return next((row["name"] for row in experiments(live) if row["kind"] == kind), None)
-
-    name: str = live.until(requested, f"the {kind} to be requested", wait_s=900)
+    name = requested(live, kind)
     chaos = Chaos(live, rng, name)
     launches = next_launch(live, name, 0)
     assert launches > 0, f"{name} has ended before the first kill"
@@ -145,13 +153,13 @@ def test_whatever_is_killed_every_experiment_ends_with_its_result(
     night: RunSpool = live.until(
         lambda: next((run for run in live.spool.runs() if run.planned()), None), "the night"
     )
-    # What people request waits until the night is over.
-    request = {"suite": SUITE, "rounds": ROUNDS, "min_effect": 0.1}
-    case = {"cases": [TOY.case_id]}
+    # What a person requests waits until the night is over.
+    of_case = {"suite": SUITE, "cases": [TOY.case_id], "rounds": ROUNDS, "min_effect": 0.1}
     versions = {"a": f"toy={GOOD}", "b": f"toy={LAST_GOOD}"}
-    live.api.trigger("nightbench_experiments", {**request, **case, **versions})
-    search = {"good": GOOD, "bad": BAD}
-    live.api.trigger("nightbench_experiments", {**request, **case, **search})
+    live.api.trigger("nightbench_experiments", {**of_case, **versions})
+    requested(live, ExperimentKind.COMPARE)
+    live.api.trigger("nightbench_experiments", {**of_case, "good": GOOD, "bad": BAD})
+    requested(live, ExperimentKind.BISECT)
 
     names = [disturb(live, rng, kind) for kind in KINDS[:2]]
     live.until(lambda: inbox.messages, "the night's message", wait_s=900)

@@ -153,7 +153,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert rows[TOY.case_id]["verdict"] == "regressed"
 
     # Doubted before it is told, explained, told once.
-    live.until(lambda: inbox.messages, "the night's message", wait_s=600)
+    live.until(lambda: inbox.messages, "the night's message", wait_s=1800)
     say("the message has come")
     (alert,) = incident.alerts()
     assert (alert["case_id"], alert["state"]) == (TOY.case_id, "open")

@@ -5,15 +5,26 @@ Each test has a namespace of its own where it changes rules, and the cluster is 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from tests.drills.kubernetes.cluster import Kubernetes
-from tests.drills.kubernetes.pods import CLUSTER, LIMIT_S, MACHINES, Place, Reached, slow_gang
+from tests.drills.kubernetes.pods import (
+    CLUSTER,
+    GANG,
+    LIMIT_S,
+    MACHINES,
+    Place,
+    Reached,
+    slow_gang,
+)
 from tests.marks import marks
 
 from nightbench.core.model import ReasonCode
@@ -55,6 +66,68 @@ def test_a_part_that_is_away_costs_at_most_one_repeat(
     assert running.returncode == 0, said
     print(f"  {daemon} away for {away_s:g} s: {here.statuses()}")
     assert here.statuses().count("ok") >= 3 - costs, said
+
+
+URGENT = """\
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 100000
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: urgent}
+spec:
+  priorityClassName: urgent
+  nodeSelector: {kubernetes.io/hostname: n1}
+  restartPolicy: Never
+  containers:
+    - name: work
+      image: "IMAGE"
+      command: [sleep, "5"]
+      resources: {requests: {cpu: CORES}}
+"""
+"""A pod that needs all of a machine for a moment."""
+
+
+@contextlib.contextmanager
+def removed(own: Kubernetes, image: str, how: str) -> Iterator[None]:
+    """Let Kubernetes remove the pod on n1, and leave the cluster as it was."""
+    urgent = URGENT.replace("IMAGE", image)
+    urgent = urgent.replace("CORES", f"{1000 * (os.cpu_count() or 1) - 100}m")
+    if how == "killed":
+        own.hosts["n1"].run(["pkill", "-KILL", "-f", "sigwait"])
+    if how == "tainted":
+        own.kubectl("taint", "node", "n1", "drill=1:NoExecute")
+        time.sleep(10.0)
+        own.kubectl("taint", "node", "n1", "drill-")
+    if how == "preempted":
+        own.kubectl("apply", "-f", "-", stdin=urgent)
+    yield
+    if how == "preempted":
+        own.kubectl("delete", "-f", "-", stdin=urgent)
+
+
+REMOVED = {
+    "killed": ReasonCode.POD_ENDED,
+    "tainted": ReasonCode.POD_EVICTED,
+    "preempted": ReasonCode.POD_PREEMPTED,
+}
+
+
+@pytest.mark.parametrize("how", REMOVED)
+def test_a_pod_that_is_removed_costs_one_repeat_and_has_its_reason(
+    kubernetes: Reached, own: Kubernetes, tmp_path: Path, how: str
+) -> None:
+    here = kubernetes.place(tmp_path, slow_gang(), MACHINES)
+    running = here.start()
+    here.wait_for_window()
+    with removed(own, kubernetes.image, how):
+        said = ended(here, running)
+    assert running.returncode == 0, said
+    assert here.statuses() == ["failed", "ok", "ok"]
+    record = here.newest().case(GANG, 0).repeat(1) or {}
+    assert record["reasons"][0]["code"] == REMOVED[how], record["reasons"]
 
 
 def test_a_gang_that_never_fits_is_named_and_gone(

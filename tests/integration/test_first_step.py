@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 from tests.contained import SERVERS
-from tests.integration.broken_lines import broken
+from tests.integration.broken_lines import HALF_A_BATCH, broken
 from tests.shipped import shipped
 
 from nightbench.testkit.cell_tests import (
     CATALOG,
+    test_every_sample_is_trained_on,
     test_gradients_are_those_of_the_loss,
     test_lines_do_the_same_work,
     test_two_ranks_pass_every_check,
@@ -34,10 +35,12 @@ from nightbench.testkit.cells import (
     differences,
     gradients_of_no_loss,
     run_first_step,
+    unused_halves,
 )
 from nightbench.testkit.gangs import BENCHMARKS
 
 __all__ = [
+    "test_every_sample_is_trained_on",
     "test_gradients_are_those_of_the_loss",
     "test_lines_do_the_same_work",
     "test_two_ranks_pass_every_check",
@@ -57,6 +60,7 @@ FAST = {"word2vec-paddle2"}
 HELD = {"bert_base-jax", "llama-jax", "mixtral-jax"}
 """Whose first losses `test_optimisers_do_the_same` holds as well."""
 ALONE = {
+    test_every_sample_is_trained_on: "word2vec-pytorch",
     test_gradients_are_those_of_the_loss: "word2vec-pytorch",
     test_two_ranks_pass_every_check: "resnet50_v1.5-pytorch",
 }
@@ -260,3 +264,18 @@ def test_a_wrong_gradient_is_found_and_named(
     ):
         (sentence,) = found
         assert sentence.startswith("words.weight: norm of the gradient ")
+
+
+@pytest.mark.slow
+def test_half_of_a_batch_is_found_with_and_without_another_line(
+    interpreter: Callable[[str], str], first_step: FirstStep, tmp_path: Path
+) -> None:
+    code = broken(tmp_path, "pytorch", HALF_A_BATCH["pytorch"])
+
+    def half_step(line: str, workload: str, *words: str) -> dict[str, Any]:
+        return run_first_step(interpreter(line), line, workload, words, code)
+
+    (sentence,) = unused_halves(half_step, "pytorch", "word2vec")
+    assert sentence.startswith("pytorch does not train on the second half of the batch: the loss ")
+    found = differences(half_step("pytorch", "word2vec"), first_step("pytorch", "word2vec"))
+    assert any("mean over all samples" in each for each in found)

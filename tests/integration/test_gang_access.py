@@ -227,6 +227,14 @@ async def test_an_agent(servers, agent, monkeypatch):
     assert "no agent answers at" in await refusal(gone, GangError)
 
 
+async def test_a_server_that_requires_a_password_as_well_is_explained(tmp_path):
+    both = "AuthenticationMethods publickey,password\nPasswordAuthentication yes\n"
+    more = f"{DEFAULTS}Match all\n{both}"
+    with server(tmp_path / "both", "127.0.0.6", more) as both:
+        said_by = await refusal(both.target(), LoginRefused)
+    assert "The server also asks for a password (AuthenticationMethods" in said_by
+
+
 # --- busy servers -------------------------------------------------------------------------
 
 

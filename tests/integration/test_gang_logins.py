@@ -218,3 +218,40 @@ async def test_a_missing_interpreter_is_named(nodes):
         await require_python(transport, "python-that-is-not-there")
     assert "n1" in str(caught.value)
     await transport.close()
+
+
+async def test_a_revoked_host_key_is_refused_and_named(nodes):
+    """Also where an entry for the host on any port trusts it."""
+    target = nodes.targets["n1"]
+    given = target.known_hosts
+    entry = given if isinstance(given, bytes) else Path(given).read_bytes()
+    keys = [b" ".join(line.split()[1:3]) for line in entry.splitlines() if line.split()]
+    name = target.known_hosts_name.encode()
+    revoked = b"".join(b"@revoked %s %s\n" % (name, key) for key in keys)
+    trusted = b"".join(b"%s %s\n" % (target.host.encode(), key) for key in keys)
+    for text in (revoked, trusted + revoked):
+        transport = SshTransport(dataclasses.replace(target, known_hosts=text))
+        with pytest.raises(HostKeyRejected, match="REVOKED"):
+            await transport.home()
+        await transport.close()
+
+
+DAMAGED_LINES = {
+    "no entry": b"garbage\n{entry}",
+    "another encoding": b"# M\xfcller\n{entry}",
+    "a byte order mark": b"\xef\xbb\xbf{entry}",
+    "a key that is none": b"other ssh-foo AAAA!\n{entry}",
+    "cut off": b"{entry}\nother ssh-ed25",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_LINES)
+async def test_a_damaged_line_of_known_hosts_costs_no_other_host(nodes, tmp_path, damage):
+    target = nodes.targets["n1"]
+    given = target.known_hosts
+    entry = given if isinstance(given, bytes) else Path(given).read_bytes()
+    path = tmp_path / "known_hosts"
+    path.write_bytes(DAMAGED_LINES[damage].replace(b"{entry}", entry))
+    transport = SshTransport(dataclasses.replace(target, known_hosts=str(path)))
+    assert await transport.home()
+    await transport.close()

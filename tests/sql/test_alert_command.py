@@ -45,6 +45,21 @@ def test_an_alert_from_the_list_to_its_end(roles: None, alert_id: int) -> None:
         said("show", 999)
 
 
+def test_an_alert_says_that_its_suite_has_no_such_case_now(
+    roles: None, alert_id: int, loader: Warehouse, given: Given
+) -> None:
+    for night in (1, 2):
+        run, other = given.run(night), given.case(2)
+        assert "stays open" not in said("show", alert_id) or night == 2
+        loader.runs.load(given.bundle(run, given.came_back(run, other)))
+    line = f"alert {alert_id} stays open: suite demo has not planned its case in the last 2 nights"
+    assert line in said("list")
+    assert line in said("show", alert_id)
+    again = given.run(3)
+    loader.runs.load(given.bundle(again, given.came_back(again, given.case())))
+    assert "stays open" not in said("list")
+
+
 def test_an_alert_names_the_nights_that_it_is_about(
     roles: None, alert_id: int, loader: Warehouse, given: Given
 ) -> None:

@@ -4,29 +4,20 @@ PaddlePaddle's own counters see forward passes alone (`paddle.flops`), or no sha
 of eager operators). Backward runs in C++: it has a product for each input that wants a gradient.
 """
 
-import math
-
 import paddle
 from paddle import _C_ops
 
-
-def _product(x, y, made):
-    """Of matrices: `y` has what is summed up once, and the columns of the result."""
-    return made.size * (y.size // math.prod(y.shape[:-2]) // made.shape[-1])
+from apis.paddle.program_flops import convolution, product
 
 
-def _convolution(x, weight, made):
-    return made.size * math.prod(weight.shape[1:])
-
-
-def _attention(query, key, value, made):
+def _attention(key, value, made):
     """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
-    return 2 * query.size * key.shape[1]
+    return 2 * made.size * key.shape[1]
 
 
 SUMMED = {
-    **dict.fromkeys(("matmul", "__matmul__", "linear", "linear_v2"), (_product, 2)),
-    **dict.fromkeys(("conv2d", "depthwise_conv2d"), (_convolution, 2)),
+    **dict.fromkeys(("matmul", "__matmul__", "linear", "linear_v2"), (product, 2)),
+    **dict.fromkeys(("conv2d", "depthwise_conv2d"), (convolution, 2)),
     "flash_attn": (_attention, 3),
 }
 """Operator -> its multiply-adds, and how many tensors it multiplies."""
@@ -74,5 +65,5 @@ class Flops:
         # Of attention's two products each has two gradients, or none is wanted.
         gradients = gradients and 2 if count == 3 else gradients
         first = made[0] if isinstance(made, (tuple, list)) else made
-        self.total += 2 * summed(*tensors, first) * (1 + gradients)
+        self.total += 2 * summed(*tensors[1:], first) * (1 + gradients)
         return made

@@ -3,17 +3,19 @@
 import numpy
 
 
-def _product(y, made):
-    return made.size * (y.size // numpy.prod(y.shape[:-2], dtype=int) // made.shape[-1])
+def product(y, made):
+    """Multiply-adds of a product; `y` has the summed dimension and the columns of the result."""
+    return made.size * (y.size // int(numpy.prod(y.shape[:-2])) // made.shape[-1])
 
 
-def _convolution(weight, made):
-    return made.size * numpy.prod(weight.shape[1:])
+def convolution(weight, made):
+    """The multiply-adds of a convolution."""
+    return made.size * int(numpy.prod(weight.shape[1:]))
 
 
 SUMMED = {
-    **dict.fromkeys(("mul", "matmul", "matmul_v2"), ("Y", "Out", _product)),
-    **dict.fromkeys(("conv2d", "depthwise_conv2d"), ("Filter", "Output", _convolution)),
+    **dict.fromkeys(("mul", "matmul", "matmul_v2"), ("Y", "Out", product)),
+    **dict.fromkeys(("conv2d", "depthwise_conv2d"), ("Filter", "Output", convolution)),
 }
 """Operator -> its second input, its result, and the multiply-adds by their values."""
 

@@ -84,10 +84,6 @@ class Trainer(Base):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
         self.kept.append(self.train(*next(self.batches)))
 
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(loss.numpy()) for loss in self.kept]
-
     def weights(self):
         """Name -> value of all trainable parameters."""
         return {

@@ -92,10 +92,6 @@ class Trainer(Base):
         # It lies behind what the forward has made, which malloc could not use again.
         self.kept.append(loss.copy())
 
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(loss.asnumpy()) for loss in self.kept]
-
     def weights(self):
         """Name -> value of all trainable parameters."""
         return {

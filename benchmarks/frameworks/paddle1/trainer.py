@@ -207,10 +207,6 @@ class Trainer(Base):
         if self.distributed or not self.context.grouped:
             count_step(self, fleet.main_program if self.distributed else self.program)
 
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(numpy.mean(loss)) for loss in self.kept]
-
     def weights(self):
         """Name -> value of all parameters, as this trainer sees them.
 

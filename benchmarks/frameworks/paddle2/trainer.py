@@ -14,6 +14,12 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 GEO_STEPS = 20
 """Geo-SGD exchanges its updates every so many steps."""
 
+GFLAGS = (
+    "-max_body_size=314217728 -bthread_concurrency=40 -socket_max_unwritten_bytes=2048000000 "
+    "-max_connection_pool_size=1950 -pserver_push_dense_merge_limit=0"
+)
+"""The client's own, and the last: a trainer sends each dense gradient. Else it waits for 13."""
+
 
 def Trainer(context, network, data):
     """The trainer of a case."""
@@ -114,6 +120,9 @@ class GraphTrainer(Base):
         if self.distributed:
             # Trainer 0 gives its weights to the servers, the others fetch them from there.
             scope = self._copy_on_cpu() if gpu else paddle.static.global_scope()
+            described = fleet.fleet._runtime_handle.ps_desc_builder
+            build = described.build_worker_desc
+            described.build_worker_desc = lambda: '{}\ninit_gflags: "{}"\n'.format(build(), GFLAGS)
             fleet.init_worker([scope])
         self.dense = self._dense_of_servers() if self.distributed else None
         self.batches = self.feed(dict)
@@ -211,10 +220,6 @@ class GraphTrainer(Base):
     def count_step(self):
         """Steps once more, and counts the products of the program."""
         count_step(self, self.program)
-
-    def losses(self):
-        """The losses of all steps so far."""
-        return [float(numpy.mean(loss)) for loss in self.kept]
 
     def weights(self):
         """Name -> value of all trainable parameters, as this trainer sees them.

@@ -77,7 +77,9 @@ class RankTrainer(Base):
         """The loss and the gradients of all weights, in fp16 multiplied by the loss scale."""
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
-            scaled = loss if self.loss_scale is None else loss * self.loss_scale
+            scaled = (
+                loss if self.loss_scale is None else tf.cast(loss, tf.float32) * self.loss_scale
+            )
         return loss, tape.gradient(scaled, list(self.scope.weights.values()))
 
     def _all_reduce(self, operation, tensors):

@@ -17,7 +17,6 @@ from nightbench.checks.engine import (
     CheckContext,
     Expectation,
     Repeat,
-    at_most,
 )
 from nightbench.core.model import LINE_AXES, RankResult, Severity, Strategy
 
@@ -168,16 +167,6 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         f"a step computes its model's FLOPs for the whole batch within {WORK_TOLERANCE:.0%}",
         show="{:.1%}",
         applies=lambda c: c.step_flops_per_unit is not None,
-        from_rank=True,
-    ),
-    Check(
-        "updates_made", FAIL, "rank",
-        lambda c, rank: None if rank.skipped_updates is None
-        else rank.skipped_updates / len(rank.step_seconds),
-        at_most(math.nextafter(1.0, 0.0)),
-        "the loss scale is not stuck: not every update of the window is skipped",
-        show="{:.0%} skipped",
-        applies=lambda c: c.case.precision == "fp16",
         from_rank=True,
     ),
     Check(

@@ -55,6 +55,7 @@ def list_alerts(
     """List live alerts, worst first, one line for each cause."""
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
+        unmeasured = _unmeasured(warehouse)
     if json:
         common.print_json(rows)
         return
@@ -63,6 +64,18 @@ def list_alerts(
         out.print("No alerts." if every else "No open alerts. To list closed alerts: --all")
         return
     out.print(common.table(*table_of(rows)))
+    for line in unmeasured.values():
+        say(line)
+
+
+def _unmeasured(warehouse: Warehouse) -> dict[int, str]:
+    """Return a line for each live alert that no night can end: its suite has no such case now."""
+    return {
+        row["alert_id"]: f"alert {row['alert_id']} stays open: suite {row['suite']} has not "
+        f"planned its case in the last {row['nights']} nights, since {row['planned_at']:%Y-%m-%d}. "
+        f"Put the case back, or close the alert: nightbench alert resolve {row['alert_id']}"
+        for row in warehouse.alerts.read("unmeasured_alerts")
+    }
 
 
 @app.command()
@@ -205,6 +218,7 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         f"Alert {alert}: {row['case_id']} on {row['cluster']}: {what(row)}",
         f"{state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
         row["sentence"],
+        *filter(None, [_unmeasured(warehouse).get(alert)]),
         *_runs(row),
         *_confirmation(row),
         *cause_of(row),

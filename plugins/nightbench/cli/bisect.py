@@ -16,8 +16,9 @@ from nightbench.cli.selection import Selection
 from nightbench.config.experiment_requests import LEAST_ROUNDS, MOST_ROUNDS, BisectRequest
 from nightbench.config.request_fields import described
 from nightbench.config.validate import checked
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model.experiments import LIVE
+from nightbench.core.model.experiments import LIVE, Experiment, ExperimentKind
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import percent
 
@@ -110,7 +111,6 @@ def bisect(
 
 
 def _resume(name: str, limits: Mapping[str, Any], *, json: bool) -> Mapping[str, Any]:
-    from nightbench.core.model.experiments import ExperimentKind
     from nightbench.experiments.bisect_request import request_of
     from nightbench.experiments.experiment_spool import resumable_request
 
@@ -133,9 +133,6 @@ def _complete(request: BisectRequest) -> BisectRequest:
 
 
 def _measure(name: str, request: BisectRequest, by: str, *, json: bool) -> Mapping[str, Any]:
-    from nightbench.core.documents import to_document
-    from nightbench.core.model.experiments import Experiment, ExperimentKind
-
     chosen = Selection(request.suite, request.cluster, case=[request.case_id]).choose()
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     experiment = Experiment(

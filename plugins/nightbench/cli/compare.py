@@ -23,6 +23,7 @@ from nightbench.config.request_fields import described
 from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.losses import trained_differently
+from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import compared
 from nightbench.experiments.paired_statistics import percent
@@ -173,7 +174,6 @@ def _resume(name: str, *, json: bool) -> Document:
     Raises:
         UserError: there is none, another process measures it, or what it measures has changed.
     """
-    from nightbench.core.model.experiments import ExperimentKind
     from nightbench.experiments.comparison import saved_result
     from nightbench.experiments.experiment_spool import resumable_request
 
@@ -189,8 +189,6 @@ def _resume(name: str, *, json: bool) -> Document:
 def _measure(
     name: str, request: CompareRequest, chosen: Chosen, by: str, *, json: bool
 ) -> Document:
-    from nightbench.core.model.experiments import Experiment, ExperimentKind
-
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     where = (chosen.suite.name, chosen.cluster.name)
     asked = dataclasses.asdict(request)

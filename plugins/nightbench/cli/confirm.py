@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,8 +71,6 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
     Raises: UserError: the alert is about another change, its run is not in the spool, or another
     process measures it.
     """
-    from dataclasses import replace
-
     from nightbench.core.model.experiments import Experiment, ExperimentKind
     from nightbench.experiments.confirm import MeasuredElsewhere, is_measured
     from nightbench.night.suspected_regressions import confirmation_of, suspected_regression

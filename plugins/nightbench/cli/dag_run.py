@@ -12,7 +12,13 @@ from urllib.parse import unquote, urlsplit
 
 from nightbench.cli import common
 from nightbench.cli.common import say
-from nightbench.config.control_plane import AIRFLOW, ControlPlane, control_plane, log_of
+from nightbench.config.control_plane import (
+    AIRFLOW,
+    ControlPlane,
+    airflow_command,
+    control_plane,
+    log_of,
+)
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown
@@ -225,10 +231,18 @@ class DagRunFollower:
             if state is not None:
                 if state in _ENDED or (run is not None and run.planned()):
                     return state, run
-                if state != said:
-                    said = state
-                    say(f"DAG run {self._dag_run_id}: {state}, not planned yet")
+                now = f"{state}, not planned yet{self._ask(self._paused) or ''}"
+                if now != said:
+                    said = now
+                    say(f"DAG run {self._dag_run_id}: {now}")
             time.sleep(REFRESH_S)
+
+    def _paused(self) -> str:
+        """Return that Airflow starts no task of a paused DAG, and how to unpause it."""
+        if not (self._api.dag(self._dag_id) or {}).get("is_paused"):
+            return ""
+        command = f"{airflow_command()} dags unpause {self._dag_id}"
+        return f"; DAG {self._dag_id} is paused, so Airflow starts none of its tasks: `{command}`"
 
     def _ask(self, question: Callable[[], T]) -> T | None:
         """Return Airflow's answer; None while there is none, for at most `GIVE_UP_S`."""
@@ -270,7 +284,7 @@ class DagRunFollower:
         tasks = self._api.task_instances(self._dag_id, self._dag_run_id)
         busy = ("running", "queued", "scheduled", "deferred")
         names = [f"{t['task_id']} {t['state']}" for t in tasks if t.get("state") in busy]
-        return ", ".join(dict.fromkeys(names))
+        return ", ".join(dict.fromkeys(names)) + self._paused()
 
     def _failures(self, run: RunSpool | None) -> tuple[str, ...]:
         """Return the failures of Airflow itself; failed cases are in the table of results."""

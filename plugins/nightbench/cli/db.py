@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import JsonOption, out, say
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def backup(
     file: Annotated[Path, typer.Argument(help="The archive; an existing file is replaced.")],
 ) -> None:
     """Write an archive of this machine's warehouse; runs may continue."""
-    from nightbench.core.atomic_files import replaced_file
     from nightbench.local import backup as archives
 
     stack = _running_stack()
@@ -85,8 +85,6 @@ def restore(
     file: Annotated[Path, typer.Argument(help="An archive of `nightbench db backup`.")],
 ) -> None:
     """Replace this machine's warehouse with an archive; the old database is kept."""
-    from datetime import UTC, datetime
-
     from nightbench.local import backup as archives
 
     if not os.path.isfile(file):

@@ -15,8 +15,9 @@ from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import JobSpec, RunKind
+from nightbench.core.run_plan import make_plan
 from nightbench.core.sentences import sentences
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import RunSpool, Spool, plans
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
@@ -42,7 +43,6 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     """Measure a plan over SSH from this process; return whether the user interrupted it."""
     from nightbench.gang import case_runner
     from nightbench.night.code_snapshot import shipment_of_now
-    from nightbench.spool import plans
 
     common.home().make()
     targets = common.targets(chosen.cluster)
@@ -107,7 +107,6 @@ def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str
 
 def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     """Plan a run that begins now, within the cluster's hours, or the suite's with --night."""
-    from nightbench.core.run_plan import make_plan
     from nightbench.night import planning
 
     past = common.known_case_histories(chosen.cluster.name)

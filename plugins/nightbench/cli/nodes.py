@@ -17,7 +17,7 @@ from rich.text import Text
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.core.documents import to_document
-from nightbench.core.errors import UserError
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model import Cluster, reasons_from_json
 from nightbench.core.sentences import sentences
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodeState
@@ -97,8 +97,6 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
 
 def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
     """Return the controls' medians and the nodes' states; empty without a warehouse."""
-    from nightbench.core.errors import WarehouseRefused, WarehouseUnavailable
-
     try:
         with common.reader() as warehouse:
             repository = warehouse.nodes

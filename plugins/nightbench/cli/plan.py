@@ -14,6 +14,7 @@ from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, durat
 from nightbench.core.capabilities import broken, untried_because
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, PlannedPair, Suite
+from nightbench.core.run_plan import nodes_of, resolve, zone_of
 from nightbench.core.sentences import sentence
 
 app = typer.Typer()
@@ -69,8 +70,6 @@ def plan(
 
 
 def _show_cases(chosen: Chosen, *, json: bool) -> None:
-    from nightbench.core.run_plan import resolve
-
     given = (chosen.suite, chosen.cluster, chosen.catalog)
     cases = chosen.suite.cases
     jobs = [resolve(case, *given, "plan") for case in cases]
@@ -154,7 +153,6 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 
 def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
     """Print the cases that fit in the current or next night, and those that do not."""
-    from nightbench.core.run_plan import nodes_of, zone_of
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster

@@ -29,6 +29,12 @@ def validated(files: Sequence[Path] = ()) -> tuple[list[str], list[str]]:
         )
         folder = locations.dags_folder()
         files = [*find_clusters(folder).values(), *find_suites(folder).values()]
+        beside = [*folder.glob("clusters/*"), *folder.glob("suites/**/*")]
+        wrong |= {
+            f"{display(path)}: is not read; rename it to {path.stem}.yaml": None
+            for path in sorted(beside)
+            if path.suffix != ".yaml" and path.suffix.lower() in (".yaml", ".yml")
+        }
     suites: list[Suite] = []
     for path in files:
         try:

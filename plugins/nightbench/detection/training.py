@@ -316,12 +316,14 @@ def lines_that_differ(
 
     Where three lines or more do the same work and one differs from all others, that one changed.
     Where two lines differ, neither is presumed right: the verdict is that nothing is comparable.
-    Cases with dropout are left out, whose random numbers are each line's own.
+    Cases with dropout are left out, whose random numbers are each line's own, and those with
+    asynchronous servers, whose trainers may begin after another's update.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, float, float]]] = defaultdict(list)
     for case, losses, traits in cases:
         tolerance = traits.rounding("first", is_alike=False)
-        if losses and "first" in losses and tolerance is not None and not traits.has_dropout:
+        is_own = traits.has_dropout or traits.is_asynchronous
+        if losses and "first" in losses and tolerance is not None and not is_own:
             first = (losses["first"][0] + losses["first"][1]) / 2
             # Lines also differ by the order in which their kernels add.
             groups[work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))
@@ -352,15 +354,9 @@ def _unlike_others(
 ) -> TrainingVerdict:
     agreed = median(value for _, value, _ in others)
     names = " and ".join(sorted({other.framework for other, _, _ in others}))
-    return TrainingVerdict(
-        TrainingKind.CHANGED,
-        f"{case.framework} trains otherwise than other lines: first loss {_shown(first, agreed)}, "
-        f"{_shown(agreed, first)} on {names}.",
-        True,
-        first,
-        agreed,
-        f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}",
-    )
+    difference = f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}"
+    sentence = f"{case.framework} trains otherwise than other lines: {difference}."
+    return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, agreed, difference)
 
 
 def _undecided_between_two(

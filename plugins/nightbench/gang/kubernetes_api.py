@@ -145,8 +145,9 @@ class KubernetesApi:
             if refused.status != 403:
                 raise
             return []
-        # Of the two times an event has one.
-        order = sorted(answer["items"], key=lambda e: e.get("lastTimestamp") or e["eventTime"])
+        # An event has one of two times.
+        at = ("lastTimestamp", "eventTime")
+        order = sorted(answer["items"], key=lambda e: max(str(e.get(key) or "") for key in at))
         return [{key: str(e.get(key) or "") for key in ("reason", "message")} for e in order]
 
     async def create_pod(self, pod: Document) -> None:

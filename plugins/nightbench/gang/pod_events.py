@@ -12,8 +12,8 @@ _BY_EVENT = {
     "Evicted": ReasonCode.POD_EVICTED,
     "TaintManagerEviction": ReasonCode.POD_EVICTED,
     "NodeControllerEviction": ReasonCode.MACHINE_LOST,
-    "NodeNotReady": ReasonCode.MACHINE_LOST,
 }
+_NOT_READY = "NodeNotReady"
 
 _EXPLAINED = (None, ReasonCode.POD_DELETED, ReasonCode.POD_EVICTED)
 """Ends of which events may know more; None: the pod is gone."""
@@ -31,12 +31,12 @@ async def cause_of_loss(
     code, why = (left.end, left.why) if left is not None else (None, "it is gone")
     if code in _EXPLAINED:
         events = await api.events(namespace, name)
-        # Taints are an administrator's, or the controllers' on a machine that does not answer.
-        known = [each for each in events if each["reason"] in _BY_EVENT][-2:]
-        if known:
-            codes = [_BY_EVENT[each["reason"]] for each in known]
-            lost = ReasonCode.MACHINE_LOST in codes
-            code, why = ReasonCode.MACHINE_LOST if lost else codes[-1], _text(known[-1])
+        known = [each for each in events if each["reason"] in (*_BY_EVENT, _NOT_READY)][-2:]
+        if known and known[-1]["reason"] != _NOT_READY:
+            code, why = _BY_EVENT[known[-1]["reason"]], _text(known[-1])
+            # Taints are an administrator's, or the controllers' on a machine that is away.
+            if code is ReasonCode.POD_EVICTED and known[0]["reason"] == _NOT_READY:
+                code = ReasonCode.MACHINE_LOST
     return code or ReasonCode.POD_DELETED, f"{name}: {why}"
 
 

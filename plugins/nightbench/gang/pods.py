@@ -143,7 +143,7 @@ class GangPods:
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
         """Create a pod for each node that has none; return their names."""
         policy, created = self._target.policy, set()
-        # Of a lost pod's name its successor would pass for the lost one.
+        # A successor of the same name would pass for the lost pod.
         serial = secrets.token_hex(3)
         # Kueue has ended a group that has no pods left.
         new = f"nb-{job_label(self._job.job_id)}-{serial}"

@@ -36,6 +36,8 @@ class _Client(asyncssh.SSHClient):
         self.rejected: asyncssh.SSHKey | None = None
         self.banner = ""
         self.authenticating = False
+        self.password_missing = False
+        """Whether the server asked for a password that the Connection does not have."""
         self.below: asyncssh.SSHClientConnection | None = None
         """Connection to the jump host, once this one has become its only use."""
 
@@ -50,6 +52,12 @@ class _Client(asyncssh.SSHClient):
 
     def begin_auth(self, username: str) -> None:
         self.authenticating = True
+
+    def password_auth_requested(self) -> None:
+        self.password_missing = True
+
+    def kbdint_auth_requested(self) -> None:
+        self.password_missing = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the connection to the jump host, which served only this one."""
@@ -130,7 +138,7 @@ async def _login(
     known = False
     try:
         options = await login_options(target)
-        trusted, authorities, _ = known_keys(target)
+        trusted, authorities, revoked = known_keys(target)
         known = bool(trusted or authorities)
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             connection = await asyncssh.connect(
@@ -138,7 +146,7 @@ async def _login(
                 target.port,
                 tunnel=below,
                 username=target.login,
-                known_hosts=target.known_hosts,
+                known_hosts=(list(trusted), list(authorities), list(revoked)),
                 config=None,
                 client_factory=lambda: client,
                 login_timeout=CONNECT_TIMEOUT_S,
@@ -154,7 +162,9 @@ async def _login(
         raise explain(target, error, client.rejected, False, client.banner) from error
     except (asyncssh.Error, OSError) as error:
         _abandon(below)
-        raise explain(target, error, client.rejected, known, client.banner) from error
+        raise explain(
+            target, error, client.rejected, known, client.banner, client.password_missing
+        ) from error
     except ValueError as error:
         _abandon(below)
         raise GangError(
@@ -182,10 +192,12 @@ def explain(
     rejected: asyncssh.SSHKey | None,
     known: bool,
     banner: str = "",
+    password_missing: bool = False,
 ) -> NodeError:
     """Return the error of a node for an error of asyncssh or of the system.
 
-    `rejected` is the host key that was not accepted; `known` says that known_hosts has another one.
+    `rejected` is the host key that was not accepted; `known` says that known_hosts has another one;
+    `password_missing` that the server asked for a password and got none.
     """
 
     def of(kind: type[NodeError], message: str) -> NodeError:
@@ -194,7 +206,7 @@ def explain(
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return of(HostKeyRejected, _host_key_rejected(target, error, rejected, known))
     if isinstance(error, asyncssh.PermissionDenied | asyncssh.IllegalUserName):
-        return of(LoginRefused, _login_refused(target, error, banner))
+        return of(LoginRefused, _login_refused(target, error, banner, password_missing))
     if isinstance(error, asyncssh.ChannelOpenError):
         return of(NodeUnreachable, _forwarding_refused(target, error))
     if isinstance(error, TimeoutError):
@@ -232,6 +244,8 @@ def _host_key_rejected(
 ) -> str:
     source = "known_hosts" if isinstance(target.known_hosts, bytes) else target.known_hosts
     name = target.known_hosts_name
+    if "key is revoked" in str(error):
+        return f"host key is REVOKED (`@revoked` in {source}). Give the host a new key"
     if rejected is None:
         return (
             f"its host certificate is not accepted: {error}. Check that {source} has its "
@@ -253,7 +267,9 @@ def _host_key_rejected(
     )
 
 
-def _login_refused(target: SshTarget, error: BaseException, banner: str) -> str:
+def _login_refused(
+    target: SshTarget, error: BaseException, banner: str, password_missing: bool
+) -> str:
     keys = "the agent's and default keys" if not target.client_keys else "the given key"
     if target.agent is not None:
         keys = "the agent's keys"
@@ -265,6 +281,11 @@ def _login_refused(target: SshTarget, error: BaseException, banner: str) -> str:
         if target.certificates
         else ""
     )
+    if password_missing and target.password is None:
+        look += (
+            " The server also asks for a password (AuthenticationMethods publickey,password "
+            "requires both): set it as the password of the connection, or have the user exempted."
+        )
     reason = error.reason if isinstance(error, asyncssh.DisconnectError) else str(error)
     return (
         f"login refused for user {target.login} with {keys} ({reason}).{said}{look} Check user "

@@ -83,6 +83,35 @@ class SshTarget:
         return SshTransport(self, pool)
 
 
+def _entries(target: SshTarget) -> asyncssh.SSHKnownHosts:
+    """Return the entries of a target's known_hosts; as OpenSSH, without lines that are none.
+
+    Raises:
+        GangError: it cannot be read.
+    """
+    given = target.known_hosts
+    try:
+        content = given if isinstance(given, bytes) else Path(given).read_bytes()
+    except OSError as error:
+        raise GangError(
+            f"node {target.node}: the known_hosts of {target.address} cannot be read: {error}. "
+            "Set known_hosts in the cluster's YAML, or host_key in the connection's extra"
+        ) from error
+    lines = content.decode("utf-8-sig", "replace").splitlines()
+    try:
+        return asyncssh.import_known_hosts("\n".join(lines))
+    except ValueError:
+        return asyncssh.import_known_hosts("\n".join(filter(_is_entry, lines)))
+
+
+def _is_entry(line: str) -> bool:
+    try:
+        asyncssh.import_known_hosts(line)
+    except ValueError:
+        return False
+    return True
+
+
 def known_keys(
     target: SshTarget,
 ) -> tuple[Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey]]:
@@ -91,15 +120,11 @@ def known_keys(
     Raises:
         GangError: it cannot be read.
     """
-    port = target.port if target.port != 22 else None
-    try:
-        found = asyncssh.match_known_hosts(target.known_hosts, target.host, "", port)
-    except (OSError, ValueError) as error:
-        raise GangError(
-            f"node {target.node}: the known_hosts of {target.address} cannot be read: {error}. "
-            "Set known_hosts in the cluster's YAML, or host_key in the connection's extra"
-        ) from error
-    return found[0], found[1], found[2]
+    entries, port = _entries(target), target.port if target.port != 22 else None
+    found = asyncssh.match_known_hosts(entries, target.host, "", port)
+    # Without a trusted key for its port asyncssh forgets those that are revoked for it.
+    revoked = asyncssh.match_known_hosts(entries, target.known_hosts_name, "", None)[2]
+    return found[0], found[1], [*found[2], *revoked]
 
 
 async def login_options(target: SshTarget) -> dict[str, Any]:

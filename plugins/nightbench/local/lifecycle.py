@@ -17,6 +17,7 @@ from importlib.util import find_spec
 
 from nightbench.config.control_plane import ONLY_LOCAL, ControlPlane, control_plane, how_to_install
 from nightbench.config.locations import dags_folder
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 from nightbench.local import airflow, logfiles, postgres, processes
 from nightbench.local.deployment import CLUSTER, NODES, SERVICES, WATCHDOGS, Stack, load, unhealthy
@@ -171,7 +172,6 @@ def migrate_warehouse(
         UserError: it cannot be archived, or a migration failed; the warehouse is as it was.
     """
     # Imported here: `down` and `status` need neither the module nor its libraries.
-    from nightbench.core.atomic_files import replaced_file
     from nightbench.local.backup import OWNER, back_up
     from nightbench.warehouse import migrate
 

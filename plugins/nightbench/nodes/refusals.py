@@ -79,7 +79,7 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     for words, what, expected, advice in _LOGIN:
         if any(word in lowered for word in words):
             return fail(what, said, expected, advice)
-    if any(f" s to: {verb} " in said for verb in ("run", "begin")):
+    if any(f" s to: {verb}" in said for verb in ("run ", "begin ", "converse", "follow")):
         what, expected, advice = _SLOW
         return fail(what, said, expected, advice)
     if problem.code in _KINDS:

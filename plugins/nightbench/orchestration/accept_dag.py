@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from nightbench.config import locations
+from nightbench.config import load_catalog, locations
+from nightbench.config.clusters import cluster_of
 from nightbench.config.experiment_requests import AcceptRequest
 from nightbench.config.locations import find_clusters
 from nightbench.config.suite_heads import framework_names
@@ -99,8 +100,6 @@ def log_nodes(health: ClusterHealth, states: Mapping[str, NodeState]) -> None:
 
 def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     from nightbench.accept import measuring
-    from nightbench.config import load_catalog
-    from nightbench.config.clusters import cluster_of
     from nightbench.orchestration.ssh_targets import ssh_targets
     from nightbench.report.live_view import LiveView
     from nightbench.spool import open_spool

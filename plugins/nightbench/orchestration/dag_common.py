@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, Param, get_parsing_context
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, DagRunState, Param, get_parsing_context
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 from pydantic import TypeAdapter
 
 from nightbench.config.request_fields import options_of
+from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.errors import UserError
 from nightbench.orchestration.connections import connect
 
@@ -160,7 +161,6 @@ def is_last_try(context: Mapping[str, Any]) -> bool:
 
 def dag_run_state(context: Mapping[str, Any]) -> Callable[[str, str], str | None]:
     """A function of dag_id and DAG run id; returns the state of that DAG run, None if unknown."""
-    from airflow.sdk import DagRunState
 
     def ask(dag_id: str, dag_run_id: str) -> str | None:
         try:
@@ -193,7 +193,6 @@ def experiment_context(
         UserError: an unknown name, a missing Connection, or closed hours.
     """
     from nightbench.accept.states import accepting_catalog
-    from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.experiments import engine
     from nightbench.orchestration.ssh_targets import ssh_targets
 

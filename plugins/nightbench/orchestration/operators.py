@@ -14,6 +14,9 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
+from nightbench.config.clusters import on_this_machine
+from nightbench.config.run_request import RunRequest
+from nightbench.core.budget import clock, duration
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -23,6 +26,7 @@ from nightbench.core.model import (
     RunKind,
     reasons_from_json,
 )
+from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentence, sentences
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import is_last_try, user_errors_fail_task
@@ -87,8 +91,6 @@ class PlanOperator(BaseOperator):
         return self._plan(context)
 
     def _request(self, context: Context) -> RunRequest:
-        from nightbench.config.run_request import RunRequest
-
         if self.suite is None:
             return RunRequest.from_params(dict(context["params"]))
         run_type = context["dag_run"].run_type
@@ -120,7 +122,6 @@ class PlanOperator(BaseOperator):
 
     def _plan(self, context: Context) -> list[dict[str, str]]:
         from nightbench.accept.states import accepting_catalog
-        from nightbench.core.run_plan import new_run_id
         from nightbench.night.planning import plan_run
         from nightbench.spool import open_spool
 
@@ -273,7 +274,6 @@ class GangOperator(BaseOperator):
 
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
         """End a case that the night has no room for any more before its nodes are touched."""
-        from nightbench.core.budget import clock, duration
         from nightbench.gang.decisions import is_too_late
 
         # A case that has begun is ended by its gang, which knows what its repeats took.
@@ -288,7 +288,6 @@ class GangOperator(BaseOperator):
         raise AirflowSkipException(sentence(reason))
 
     def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
-        from nightbench.config.clusters import on_this_machine
         from nightbench.gang import prepare
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.orchestration.ssh_targets import ssh_targets
@@ -325,7 +324,6 @@ class GangOperator(BaseOperator):
 
     def _delete_pods(self, planned: PlannedJob | None) -> None:
         """Delete the pods of a case that has failed; an error of that is logged."""
-        from nightbench.config.clusters import on_this_machine
         from nightbench.gang.pods import delete_pods_of
         from nightbench.orchestration.ssh_targets import ssh_targets
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
+from nightbench.accept.states import counts
+from nightbench.config import find_clusters, load_catalog, locations
 from nightbench.config.clusters import cluster_of
 from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
@@ -52,9 +54,6 @@ def open_triage(by: str) -> Iterator[Triage]:
 
 def open_acceptances() -> list[dict[str, Any]]:
     """State of each cluster's acceptance, by today's files."""
-    from nightbench.accept.states import counts
-    from nightbench.config import find_clusters, load_catalog, locations
-
     catalog = load_catalog()
     found = []
     for name in find_clusters(locations.dags_folder()):
@@ -92,8 +91,6 @@ def profile_page_of(profile_id: str) -> str | None:
 
 def check_profile(line: str) -> None:
     """Refuse to profile a framework line that runs scripts of other programs."""
-    from nightbench.config import load_catalog
-
     refuse_unprofiled(line, load_catalog())
 
 

@@ -1,5 +1,6 @@
 """The DAG of upkeep: missing nights; once a day messages, waiting runs, retention, orphans."""
 
+import asyncio
 import dataclasses
 import logging
 import os
@@ -13,6 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
 from nightbench.config import locations
+from nightbench.config.clusters import cluster_of
 from nightbench.config.control_plane import MARK
 from nightbench.config.locations import find_clusters
 from nightbench.core.atomic_files import remove_older
@@ -210,9 +212,6 @@ def clusters_to_sweep(**context: Any) -> list[str]:
 )
 def sweep(cluster: str, **context: Any) -> dict[str, Any]:
     """End orphans and remove what is old on the nodes of one cluster."""
-    import asyncio
-
-    from nightbench.config.clusters import cluster_of
     from nightbench.gang.cleanup import sweep_and_clean
     from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.orchestration.ssh_targets import ssh_targets

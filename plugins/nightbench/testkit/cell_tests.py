@@ -41,6 +41,7 @@ __all__ = [
     "pytest_generate_tests",
     "test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names",
     "test_batches_are_a_rank_s_own_and_weights_the_seed_s",
+    "test_every_sample_is_trained_on",
     "test_gradients_are_those_of_the_loss",
     "test_lines_do_the_same_work",
     "test_nothing_is_wrong_in_the_files",
@@ -248,6 +249,12 @@ def test_lines_do_the_same_work(cell: TrainedCell, first_step: FirstStep) -> Non
     found = first_step(cell.line, cell.workload, "--execution", cell.execution)
     expected = first_step(cell.reference, cell.workload)
     _expect_nothing(kit.differences(found, expected, cell.tolerance))
+
+
+def test_every_sample_is_trained_on(cell: TrainedCell, first_step: FirstStep) -> None:
+    """Also where no other line has the workload, and the trainer counts no FLOPs."""
+    words = ("--execution", cell.execution)
+    _expect_nothing(kit.unused_halves(first_step, cell.line, cell.workload, *words))
 
 
 def test_gradients_are_those_of_the_loss(

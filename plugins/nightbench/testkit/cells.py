@@ -127,7 +127,10 @@ def differences(
             f"parameters: {one['parameters']} in {first}, {other['parameters']} in {second}"
         )
     if not abs(one["loss"] - other["loss"]) <= 1e-4:
-        found.append(f"loss: {one['loss']:.6g} in {first}, {other['loss']:.6g} in {second}")
+        found.append(
+            f"loss: {one['loss']:.6g} in {first}, {other['loss']:.6g} in {second}; expected the "
+            "mean over all samples of the same batch, from the same weights"
+        )
     for name in sorted(norms.keys() & others.keys()):
         mine, theirs = norms[name], others[name]
         if not min(mine, theirs) > 0:
@@ -138,6 +141,17 @@ def differences(
             ratio = f"{mine / theirs:.4g} times"
             found.append(f"{name}: norm of the gradient {mine:.6g} in {first}, {ratio} {second}'s")
     return found
+
+
+def unused_halves(first_step: FirstStep, line: str, workload: str, *words: str) -> list[str]:
+    """Return which half of a batch a line does not train on, a sentence for each."""
+    loss = first_step(line, workload, *words)["loss"]
+    return [
+        f"{line} does not train on the {unused} half of the batch: the loss stays {loss:.6g} "
+        f"if the {used} half takes its place"
+        for used, unused in (("first", "second"), ("second", "first"))
+        if abs(first_step(line, workload, *words, "--twice", used)["loss"] - loss) <= 1e-7
+    ]
 
 
 def gradients_of_no_loss(

@@ -204,9 +204,6 @@ SPOILED = {
         )),
         SUMMARY, set(), "trainer-1: 50.0%",
     ),
-    "updates_made": (
-        HALF, skipping(3, 8), SUMMARY, {"few_updates_skipped"}, "trainer-1: 100% skipped"
-    ),
     "few_updates_skipped": (
         HALF, skipping(3, 4), SUMMARY, set(), "trainer-1: 4 of 8 updates skipped"
     ),

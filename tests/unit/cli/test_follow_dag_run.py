@@ -28,6 +28,7 @@ class Airflow:
         self.asked = 0
         self.status = 200
         self.state = "running"
+        self.is_paused = False
         self.started: list[str] = []
         self.answers_lost = 0
         self.when_asked: Callable[[int], None] = lambda asked: None
@@ -48,6 +49,8 @@ class Airflow:
             self.asked += 1
             self.when_asked(self.asked)
             return self.status, {"state": self.state}
+        if path.endswith(f"/dags/{dag_run.DAG}"):
+            return 200, {"is_paused": self.is_paused}
         if "/dagRuns/" in path and not path.endswith("/taskInstances"):
             return 404, {"detail": "not found"}
         return self.status, {"task_instances": []}
@@ -147,6 +150,24 @@ def test_an_api_that_goes_away_is_asked_until_it_is_back(
     said = capsys.readouterr().out
     assert "The run continues; asking again until Airflow answers" in said
     assert "Airflow answers again" in said
+
+
+def test_a_paused_dag_is_no_silence(
+    airflow: Airflow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    airflow.state, airflow.is_paused = "queued", True
+
+    def unpaused(asked: int) -> None:
+        airflow.is_paused = asked < 3
+        airflow.state = "success" if asked > 5 else "queued"
+
+    airflow.when_asked = unpaused
+    with api(airflow) as client:
+        dag_run.DagRunFollower(client, Spool(tmp_path / "spool"), DAG_RUN).follow()
+    paused, waiting = capsys.readouterr().out.splitlines()
+    assert "DAG on_demand is paused" in paused
+    assert "dags unpause on_demand" in paused
+    assert waiting.endswith("queued, not planned yet")
 
 
 def test_giving_up_says_that_the_run_goes_on_and_how_to_follow_it(

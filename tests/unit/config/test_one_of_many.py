@@ -99,6 +99,16 @@ def test_the_others_are_published_and_the_damaged_one_is_named(root: Path, damag
     assert "nightly_wide.yaml" in str(refused)
 
 
+@pytest.mark.parametrize("name", ["suites/a.yml", "suites/more/a.YAML", "clusters/a.Yml"])
+def test_a_file_with_another_ending_is_named(root: Path, name: str) -> None:
+    path = root / "dags" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("suite: a\n")
+    found, wrong = validated()
+    assert next(line for line in wrong if name in line).endswith("rename it to a.yaml")
+    assert any("nightly_cpu.yaml: suite" in line for line in found)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_no_suite_can_have_is_refused_alone(root: Path, name: str) -> None:
     suites = root / "dags" / "suites"

@@ -172,12 +172,12 @@ def test_nights_that_changed_are_no_reference() -> None:
     assert judge_training(night(9), [*FIVE, *changed], FP32).kind is TrainingKind.SAME
 
 
-def lines(**first: float) -> dict[str, TrainingKind]:
+def lines(traits: TrainingTraits = FP32, **first: float) -> dict[str, TrainingKind]:
     found = lines_that_differ(
         (
             Case("gpt2", line, Strategy.SINGLE, batch_size_per_device=4, scale="smoke"),
             {"first": (value, value)},
-            FP32,
+            traits,
         )
         for line, value in first.items()
     )
@@ -239,6 +239,14 @@ def test_of_three_cases_of_two_lines_the_one_that_differs_is_named() -> None:
     )
     assert set(found) == {compiled.case_id, other.case_id}
     assert "first loss 2 on jax, 2.5 on pytorch" in found[other.case_id].sentence
+
+
+@pytest.mark.parametrize("own", ["is_asynchronous", "has_dropout"])
+def test_first_losses_that_are_a_line_s_own_are_not_compared_with_others(own: str) -> None:
+    """Servers of PaddlePaddle 2 make the rows of sparse tables themselves."""
+    losses = {"pytorch": 6.8, "jax": 6.8, "paddle2": 7.3}
+    assert lines(**losses) == {"paddle2": TrainingKind.CHANGED}
+    assert lines(replace(FP32, **{own: True}), **losses) == {}
 
 
 def test_servers_are_judged_by_their_own_nights_only_if_these_show_the_spread() -> None:

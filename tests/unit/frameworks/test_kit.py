@@ -11,7 +11,7 @@ from nightbench.testkit.cell_tests import (
     test_nothing_is_wrong_in_the_files,
     test_weights_have_the_count_that_every_scale_states,
 )
-from nightbench.testkit.cells import differences
+from nightbench.testkit.cells import differences, unused_halves
 
 __all__ = [
     "test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names",
@@ -33,6 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cell_tests.pytest_generate_tests(metafunc)
 
 
+EXPECTED = "expected the mean over all samples of the same batch, from the same weights"
 STEP = {"line": "one", "loss": 2.0, "parameters": 3, "gradient_norms": {"a": 1.0, "b": 2.0}}
 
 
@@ -40,8 +41,8 @@ STEP = {"line": "one", "loss": 2.0, "parameters": 3, "gradient_norms": {"a": 1.0
     ("changes", "said"),
     [
         ({}, []),
-        ({"loss": 2.01}, ["loss: 2 in one, 2.01 in two"]),
-        ({"loss": float("nan")}, ["loss: 2 in one, nan in two"]),
+        ({"loss": 2.01}, [f"loss: 2 in one, 2.01 in two; {EXPECTED}"]),
+        ({"loss": float("nan")}, [f"loss: 2 in one, nan in two; {EXPECTED}"]),
         ({"parameters": 4}, ["parameters: 3 in one, 4 in two"]),
         (
             {"gradient_norms": {"a": 1.0, "b": 1.0}},
@@ -56,3 +57,20 @@ STEP = {"line": "one", "loss": 2.0, "parameters": 3, "gradient_norms": {"a": 1.0
 )
 def test_a_difference_names_the_parameter(changes: dict[str, object], said: list[str]) -> None:
     assert differences(STEP, {**STEP, "line": "two", **changes}) == said
+
+
+@pytest.mark.parametrize(
+    ("trained", "unused"), [("first", "second"), ("second", "first"), ("both", None)]
+)
+def test_a_line_that_trains_on_half_of_a_batch_is_named_without_another_line(
+    trained: str, unused: str | None
+) -> None:
+    def first_step(line: str, workload: str, *words: str) -> dict[str, float]:
+        first, second = {"first": (1.0, 1.0), "second": (3.0, 3.0)}.get(words[-1], (1.0, 3.0))
+        losses = {"first": first, "second": second, "both": (first + second) / 2}
+        return {"loss": losses[trained]}
+
+    found = unused_halves(first_step, "mine", "work", "--execution", "default")
+    assert [each[: each.index(" of the batch")] for each in found] == (
+        [f"mine does not train on the {unused} half"] if unused else []
+    )

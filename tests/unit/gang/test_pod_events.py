@@ -49,6 +49,11 @@ KILLING = ("Killing", "Stopping container node")
 TAINT = ("TaintManagerEviction", "Marking for deletion Pod bench/p")
 DELETED = {
     "by a user": ([KILLING], ReasonCode.POD_DELETED, "it is gone"),
+    "by a user, after its machine was away": (
+        [("NodeNotReady", "Node is not ready"), KILLING],
+        ReasonCode.POD_DELETED,
+        "it is gone",
+    ),
     "by the scheduler": (
         [("Preempted", "Preempted by bench/urgent on node n1"), KILLING],
         ReasonCode.POD_PREEMPTED,

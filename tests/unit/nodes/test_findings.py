@@ -370,6 +370,12 @@ def test_neighbours_are_named(seen, action, level):
             "environments.python",
         ),
         (
+            ReasonCode.NODE_UNREACHABLE,
+            "no answer within 30 s to: converse",
+            "agent's Python",
+            "environments.python",
+        ),
+        (
             ReasonCode.REMOTE_FAILURE,
             "the login shell did not run `sh` (exit 1); its output: ''. Is the shell nologin?",
             "access",
