@@ -48,8 +48,7 @@ ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 """They end an agent; SIGUSR1 is a batch system's warning before its time limit or preemption."""
 
 EXIT_NOT_STOPPED = 3
-"""The agent has ended, and no controller requested it: the other tasks of a batch job end as
-well."""
+"""The agent ended without a request: the other tasks of a batch job end as well."""
 
 EXIT_CANNOT_WRITE = 4
 

@@ -58,8 +58,8 @@ OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 TYPES = {"bf16": oneflow.bfloat16, "fp16": oneflow.float16}
 
 SCALE = 128.0
-"""Factor of eager losses in fp16, whose gradients would be zero else: OneFlow 0.9 scales graphs'
-alone."""
+"""Factor of eager losses in fp16, without which gradients are zero: OneFlow 0.9 scales graphs
+only."""
 
 
 FUSIONS = ("fuse_model_update_ops", "fuse_add_to_output")

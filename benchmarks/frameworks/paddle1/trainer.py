@@ -62,8 +62,7 @@ FIRST_SCALE = 2.0**15
 """Loss scale that fp16 begins with; it halves where gradients overflow, and doubles at times."""
 
 SPARSITY = (0.75, 0.9375, 0.984375, 0.996, 0.999)
-"""Sparsities of deep gradient compression during its warm-up (Lin et al. 2018,
-arXiv:1712.01887)."""
+"""Sparsities while gradient compression warms up (Lin et al. 2018, arXiv:1712.01887)."""
 
 factory = distributed_strategy.StrategyFactory
 STRATEGIES = {

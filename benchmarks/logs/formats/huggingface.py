@@ -50,8 +50,7 @@ _OTHERS = {
     )
 }
 _KEPT, _FORGOTTEN = 0.7, 0.01
-"""Part of its mean that tqdm keeps when it prints again, and part below which nothing is
-visible."""
+"""Part of its mean that tqdm keeps at each print, and part below which nothing is visible."""
 
 
 def read(lines, options):

@@ -10,8 +10,7 @@ GROUPS = (
     (512, (0.8, 0.8, 0)),
     (512, (0.8, 0.8, 0)),
 )
-"""Width of the 3x3 convolutions between two poolings; for each its dropout, as a share of the
-workload's."""
+"""Width of the 3x3 convolutions between two poolings; of each the share of the dropout."""
 
 
 def convolution(channels, out):

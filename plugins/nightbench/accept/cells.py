@@ -45,8 +45,7 @@ class ModeCell:
 
     line: str
     mode: str
-    """See `Case.mode`; of a configuration that cannot be tried, perhaps one value of an axis
-    alone."""
+    """See `Case.mode`; of a configuration that cannot be tried, perhaps one value of an axis."""
     case: Case | None = None
     skipped: str | None = None
     """Why no case tries it there."""

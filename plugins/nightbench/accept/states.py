@@ -171,9 +171,7 @@ def _fits(mode: AcceptedMode, cluster: Cluster) -> bool:
     return mode.nodes <= len(cluster.nodes) and mode.devices_per_node <= cluster.devices_per_node
 
 
-def outcome_counts(
-    known: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog
-) -> dict[str, Any]:
+def counts(known: Sequence[AcceptedMode], cluster: Cluster, catalog: Catalog) -> dict[str, Any]:
     """Return the counts of tried configurations by outcome, and why some must be retested.
 
     A configuration and shape that was tried with several builds counts once, by the newest.

@@ -11,8 +11,7 @@ DROPPED = 0.05
 """Relative loss below which a control measurement counts as steady."""
 NOISES = ((8, 4.0), (5, 6.0), (3, 10.0))
 """(nights before the change, loss in multiples of the measurement's noise from which it dropped).
-Few nights estimate noise badly. With fewer nights than in the last row a control measurement is not
-judged."""
+Few nights estimate noise badly. With fewer than in the last row nothing is judged."""
 BUSY = 0.10
 """Share of the cores from which foreign work counts."""
 

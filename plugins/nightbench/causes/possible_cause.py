@@ -15,8 +15,7 @@ ENOUGH = 2
 MAJORITY = 2 / 3
 """Share of the other series that must agree."""
 EXPLAINS = 1 / 3
-"""Share of a series' drop that a control measurement of its node must have lost to explain the
-drop."""
+"""Share of a series' drop that a control measurement must have lost to explain it."""
 SHOWN = 4
 """Items that a sentence names before it counts the rest."""
 

@@ -65,8 +65,7 @@ class CheckContext:
     acceptance: bool = False
     """It tries a configuration."""
     from_log: bool = False
-    """Its values are read from the log of a command, which proves less than a rank of
-    Nightbench."""
+    """Its values are read from the log of a command, which proves less than a rank does."""
 
     @classmethod
     def of(
@@ -179,8 +178,7 @@ class Check:
     fails_acceptance: bool = False
     """A warning elsewhere, it refuses a configuration that is tried on nodes that share nothing."""
     from_rank: bool = False
-    """It needs a value that only a rank of Nightbench states; for a log it is recorded as not
-    stated."""
+    """Only a rank of Nightbench states its value; for a log it is recorded as not stated."""
     of_failed: bool = False
     """True for checks that also run on repeats that failed; others would only repeat that."""
 

@@ -86,9 +86,7 @@ def from_inventory(
 @app.command()
 def scan(
     cluster: common.ClusterArgument,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Accept new keys without a question.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept new keys.")] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(

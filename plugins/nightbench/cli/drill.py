@@ -41,13 +41,8 @@ def drill(
         str | None, typer.Option("--case", metavar="SLUG", help="[default: the suite's first]")
     ] = None,
     cluster: common.ClusterOption = None,
-    size: Annotated[
-        str,
-        typer.Option(metavar="PERCENT", help="Size of the throughput drop that the drill injects."),
-    ] = "20%",
-    nights: Annotated[
-        int, typer.Option(min=2, max=400, help="Most nights to measure before the drill gives up.")
-    ] = 14,
+    size: Annotated[str, typer.Option(metavar="PERCENT", help="Injected throughput drop.")] = "20%",
+    nights: Annotated[int, typer.Option(min=2, max=400, help="Most nights to measure.")] = 14,
     before: Annotated[
         int | None,
         typer.Option(

@@ -120,8 +120,8 @@ class ClusterFile(v.StrictModel):
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
-    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment variables of
-    its processes."""
+    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment of its
+    processes."""
     slurm: SlurmPolicy | None = None
     """Launch gangs as jobs of Slurm [default: over SSH to each node]."""
     kubernetes: KubernetesPolicy | None = None

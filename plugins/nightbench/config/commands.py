@@ -95,8 +95,7 @@ class ModelFile(v.StrictModel):
     scale: v.Name = "full"
     """Scale of the model, whose parameters the formulas use."""
     params: dict[v.Text, int | float] = Field({})
-    """Parameters of the scale that are different in the script: `sequence_length`, `vocabulary`,
-    `layers`, …"""
+    """Parameters that differ in the script: `sequence_length`, `vocabulary`, `layers`, …"""
 
 
 class CommandFile(v.StrictModel):

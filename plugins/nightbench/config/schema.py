@@ -117,8 +117,7 @@ class ProtocolFile(v.StrictModel):
     repeats: Repeats = Field(
         default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None)
     )
-    """Launches of the gang; their median counts. A mapping: launches until the median's interval is
-    narrow enough."""
+    """Launches of the gang; their median counts. A mapping: until its interval is narrow enough."""
     min_seconds: v.Duration = 0.0
     """The window continues after `measured_steps` until it is this long."""
 
@@ -272,8 +271,8 @@ class SuiteFile(v.StrictModel):
     env: v.Env = Field({})
     """Environment of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
-    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment variables of
-    its processes."""
+    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment of its
+    processes."""
     policy: RegressionPolicy = RegressionPolicy()
     """Rules for a regression."""
     alerts: v.Many[v.Url] = ()

@@ -136,8 +136,8 @@ def refusal_of(
     why = None if untried else untried_because(case, cluster, catalog, builds)
     if refusal is not None or why is None:
         return refusal
-    said = f"{case.framework} was never run like this{_on_cluster(cluster)}: {why}. "
-    return Refusal("framework", f"{said}To measure it all the same: --untried, or `untried: true`")
+    said = f"{case.framework} has not been tried in this configuration{_where(cluster)}: {why}. "
+    return Refusal("framework", f"{said}To run it anyway: --untried, or `untried: true`")
 
 
 def _not_by_line(
@@ -147,7 +147,7 @@ def _not_by_line(
     if cluster is not None:
         answer = framework.devices.get(cluster.device_kind, "")
         if isinstance(answer, str):
-            said = f"{case.framework} does not run{_on_cluster(cluster)}{_because(answer)}"
+            said = f"{case.framework} does not run{_where(cluster)}{_because(answer)}"
             return Refusal("framework", said)
     refusal = _refused(framework, case.strategy, "strategy", cluster)
     if refusal is not None:
@@ -353,9 +353,7 @@ def _refused(
         return None
     have = [v for v, support in values.items() if any(_runs(support.get(k, "")) for k in kinds)]
     because = _because(*(reasons.get(k) for k in kinds))
-    there = (
-        _on_cluster(cluster) if cluster is not None and any(map(_runs, reasons.values())) else ""
-    )
+    there = _where(cluster) if cluster is not None and any(map(_runs, reasons.values())) else ""
     return Refusal(
         axis,
         f"{framework.line} does not support {axis} {value}{there}{because}. Supported: "
@@ -363,7 +361,7 @@ def _refused(
     )
 
 
-def _on_cluster(cluster: Cluster) -> str:
+def _where(cluster: Cluster) -> str:
     return f" on the {cluster.device_kind} devices of cluster {cluster.name}"
 
 

@@ -35,8 +35,7 @@ WATCHED_NOISE = 4.0
 """A night is `watched` that is farther from the baseline than so many times the nights' noise."""
 
 PROCESSES = 4
-"""Most processes that judge a night: each needs 60 to 70 MiB in addition to the night's
-histories."""
+"""Most processes that judge a night: each needs 60 to 70 MiB and its histories."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class ChangeDetector:
     """A change that begins with a new version is likelier."""
 
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """As of `modes_of`: a change that begins with a run on other nodes is pending until the run has
-    lasted."""
+    """As of `modes_of`: a change with a run on other nodes is pending until that has lasted."""
 
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy

@@ -33,8 +33,7 @@ class ControlShift:
     high: float
     """95 % interval of `change`."""
     share: float
-    """Part of the series' change (of its logarithm) that the control measurement explains, 0 to
-    1."""
+    """Part of the series' log change that the control measurement explains, 0 to 1."""
     remains: float
     """Residual change of the series after the control measurement's is subtracted."""
     before: int

@@ -42,8 +42,7 @@ from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 
 SLEEP_VARIABLE = "NIGHTBENCH_DRILL_SLEEP_S"
-"""Variable of the job's environment; ranks refuse it in a run whose id does not begin with
-`drill-`."""
+"""Environment variable; ranks refuse it in a run whose id does not begin with `drill-`."""
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ class Launch:
     """From 1."""
     arm: Arm
     status: str
-    """ok, disturbed, failed, or interrupted by the measuring process, which counts against no
-    build."""
+    """ok, disturbed, failed, or interrupted, which counts against no build."""
     throughput: float | None = None
     """Units of work per second; None unless ok."""
     reasons: tuple[Reason, ...] = ()

@@ -38,8 +38,7 @@ class SearchEnd(StrEnum):
     RANGE = "range"
     """Versions that could not be tested are between the last good and the first bad one."""
     SPREAD = "spread"
-    """No single version explains the drop: the first bad one is hardly slower than the one
-    before."""
+    """No version explains the drop: the first bad one is hardly slower than its predecessor."""
     NOT_REPRODUCED = "not_reproduced"
     """The bad version is not slower than the good one."""
     UNTESTABLE = "untestable"

@@ -23,8 +23,7 @@ from nightbench.gang.transport import OnLine, Target, Transport, shared_transpor
 T = TypeVar("T")
 
 CODE_DIGITS = 12
-"""Characters of a tree's digest in the name of its folder on nodes: every line of a traceback has
-it."""
+"""Characters of a digest in a folder's name on nodes: every line of a traceback has it."""
 
 TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 

@@ -34,8 +34,7 @@ GPUS_TIMEOUT_S = 180.0
 """Between GPUs: a framework's import and NCCL's connections take most of it."""
 GPUS_BYTES = 128 * 2**20
 FAILED_S = 10.0
-"""Seconds in which the other ranks of an all-reduce may report their failure after the first
-one."""
+"""Seconds in which other ranks may report their failure after the first one."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,8 +41,7 @@ class SshTarget:
     """Passphrase of the client keys."""
     password: str | None = field(default=None, repr=False)
     certificates: tuple[str, ...] = ()
-    """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` next to a key is found by
-    itself."""
+    """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` next to a key is found."""
     agent: str | None = None
     """Socket of the SSH agent whose keys are offered too; "" means SSH_AUTH_SOCK of this process,
     None none but where there are no client keys."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
-from nightbench.accept.states import outcome_counts
+from nightbench.accept.states import counts
 from nightbench.config import find_clusters, load_catalog, locations
 from nightbench.config.clusters import cluster_of
 from nightbench.config.experiment_requests import CompareRequest
@@ -66,7 +66,7 @@ def open_acceptances() -> list[dict[str, Any]]:
         with closing(connect(WAREHOUSE_READER)) as connection:
             known = Warehouse(connection).acceptance.modes(name)
         if known:
-            found.append(outcome_counts(known, cluster, catalog))
+            found.append(counts(known, cluster, catalog))
     return found
 
 

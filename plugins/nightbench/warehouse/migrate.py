@@ -48,8 +48,7 @@ _JUST_MADE = (
     psycopg2.errors.DuplicateTable,
     psycopg2.errors.DuplicateSchema,
 )
-"""Errors of `create … if not exists` if another process has just created the same object, by
-chance."""
+"""Errors of `create … if not exists` if another process has just created it."""
 
 
 def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]:

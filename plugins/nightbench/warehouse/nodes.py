@@ -14,8 +14,7 @@ from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
 EVENTS_LOOKED_AT = 300
-"""Events read for each node: its state follows from the newest events and from all that people
-entered."""
+"""Events read for each node: its state follows from the newest ones and from all of people."""
 
 
 class NodeRepository(Repository):

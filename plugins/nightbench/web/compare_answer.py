@@ -25,8 +25,7 @@ from nightbench.core.sentences import compared
 Row = Mapping[str, Any]
 
 MARK = "<!-- nightbench-compare -->"
-"""First line of every comment: a program that keeps one comment for each change finds it by
-this."""
+"""First line of every comment: a program that updates its comment finds it by this."""
 
 LONGEST = 60_000
 """Characters of a comment; GitHub takes 65,536."""

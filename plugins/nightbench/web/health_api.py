@@ -26,8 +26,7 @@ UNDER_WAY = timedelta(days=3)
 
 
 OpenAcceptances = Callable[[], list[Row]]
-"""Returns the rows of `ClusterAcceptance`: the need for a retest also depends on the lines'
-files."""
+"""Returns the rows of `ClusterAcceptance`: retests also depend on the lines' files."""
 
 
 @dataclass(frozen=True)

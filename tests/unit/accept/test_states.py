@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.accept.cells import ModeCell, mode_cells
 from nightbench.accept.measuring import with_single_device
-from nightbench.accept.states import accepted_modes, mode_states, outcome_counts
+from nightbench.accept.states import accepted_modes, counts, mode_states
 from nightbench.checks import checks_digest
 from nightbench.config import load_catalog
 from nightbench.core.capabilities import refusal_of, untried_because
@@ -253,7 +253,7 @@ def test_a_cluster_says_what_of_its_acceptance_is_due_and_why(catalog: Catalog) 
         return dataclasses.replace(KNOWN, **held)  # type: ignore[arg-type]  # by name
 
     later = datetime(2026, 11, 3, tzinfo=UTC)
-    found = outcome_counts(
+    found = counts(
         [
             known("single", build_id="pytorch-cpu-path-1"),
             known("single", started_at=later, run_id="r2"),

@@ -629,8 +629,9 @@ def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
         with pytest.raises(ConfigError) as caught:
             load_suite(suite_file(*changes), there, cluster=gpus)
         assert (
-            f"pytorch was never run like this on the gpu devices of cluster gpus: {why}. "
-            "To measure it all the same: --untried, or `untried: true`" in str(caught.value)
+            "pytorch has not been tried in this configuration on the gpu devices of cluster gpus: "
+            f"{why}. "
+            "To run it anyway: --untried, or `untried: true`" in str(caught.value)
         )
         by_command = suite_and_cluster(suite_file(*changes), there, cluster=gpus, untried=True)[0]
         by_file = suite_file(*changes, ("owner: tests", "owner: tests\nuntried: true"))

@@ -61,8 +61,7 @@ class Case:
     shard: int = 1
     """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
     shard_stage: int | None = None
-    """Parts that a sharded case splits: 1 optimiser states, 2 gradients as well, 3 parameters as
-    well."""
+    """Parts that are sharded: 1 optimiser states, 2 gradients as well, 3 parameters as well."""
     tensor: int = 1
     """Devices that split each matrix; they compute the same samples, those of all of them."""
     context: int = 1
@@ -77,11 +76,9 @@ class Case:
     micro_batches: int = 1
     """Parts of a step's batch, one after another; their gradients are summed up."""
     recompute: str = "none"
-    """Part of a layer's forward pass that is computed again for its backward: none, selective,
-    full."""
+    """Part of a layer's forward pass that its backward computes again: none, selective, full."""
     state_precision: str = "fp32"
-    """Precision in which the optimiser's states are stored between steps: fp32, as parameters do,
-    or bf16."""
+    """Precision of the optimiser's states between steps: fp32, as parameters, or bf16."""
     tuning: str = "default"
     """Switches that the line alone has, by the name of how they are set."""
     precision: str = "fp32"

@@ -164,8 +164,7 @@ class Variant(v.StrictModel):
     """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
     none."""
     versions: Annotated[tuple[str, ...], v.DERIVED] = ()
-    """Versions of the main package in its lock, the newest last; older ones are for older
-    Pythons."""
+    """Versions of its main package, the newest last; the others are for older Pythons."""
     problem: Annotated[str | None, v.DERIVED] = None
     """Problem of its lock: the cases that are run from it are unavailable."""
     cuda: v.Text | None = None

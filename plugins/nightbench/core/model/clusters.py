@@ -296,8 +296,7 @@ class GitRepository(v.StrictModel):
     """A repository whose commits people may have compared (docs/comparisons.md)."""
 
     url: GitUrl
-    """Address of the repository for git on the build node; the node's own git has the
-    credentials."""
+    """Address for git on the build node; the node's own git has the credentials."""
     branch: Branch = "main"
     """A commit is compared with the one at which it left this branch, unless A is named."""
     recipe: v.Some[v.Text]
@@ -354,8 +353,7 @@ class Cluster:
     jump: tuple[JumpHost, ...] = ()
     """Hops on the way to every node, the first first."""
     transport: str | None = None
-    """Network that the frameworks' own traffic has to use, `nccl/ib` say; not compared when
-    None."""
+    """Network for the frameworks' own traffic, `nccl/ib` say; not compared when None."""
     lock: str = "node"
     """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
     binding: str = "numa"

@@ -199,8 +199,7 @@ class RepeatSummary(Figures):
     loss_first: float | None = None
     loss_median: float | None = None
     losses: Mapping[str, float] | None = None
-    """Values that `core.training` compares: metric -> mean of the trainers; None if one lacks
-    it."""
+    """Compared by `core.training`: loss -> mean of the trainers; None if one lacks it."""
     reported: Mapping[str, float] | None = None
     """Values that training scripts printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None

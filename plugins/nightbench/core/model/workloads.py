@@ -79,8 +79,7 @@ class Experts(v.StrictModel):
     """Experts that devices split; `experts`, a parameter of each scale, is how many a layer has."""
 
     modules: v.Some[v.Text]
-    """Modules whose weights have the experts as first dimension, by the last part of the module's
-    name."""
+    """Modules whose weights have the experts as first dimension, by the last part of their name."""
     parameters: v.Text
     """Formula of the number of parameters in these modules, as in `cost`."""
 
