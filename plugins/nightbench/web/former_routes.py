@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 FORMER: Mapping[str, str] = {
-    "comparisons": "experiments?kind=compare",
     "experiments/ab/{name}": "experiments/{name}",
     "experiments/bisects/{name}": "experiments/{name}",
 }
