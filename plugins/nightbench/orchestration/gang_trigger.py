@@ -132,9 +132,6 @@ class GangTrigger(BaseTrigger):
     async def _end_gang(self) -> None:
         from nightbench.gang import cancel
 
-        if await self._is_elsewhere():
-            self.log.warning("%s: another triggerer has it now", self.case_id)
-            return
         store = self._store()
         by_whom = "by a user in Airflow"
         try:
@@ -149,22 +146,6 @@ class GangTrigger(BaseTrigger):
         finally:
             reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
-
-    async def _is_elsewhere(self) -> bool:
-        """Whether nobody has ended the task: Airflow cancels a trigger that it has given away too.
-
-        It gives triggers to another triggerer if this one sent no heartbeat for a while.
-        """
-        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-        from asgiref.sync import sync_to_async
-
-        task = self.task_instance
-        if task is None:
-            return False
-        states = await sync_to_async(RuntimeTaskInstance.get_task_states)(
-            task.dag_id, task.map_index, [task.task_id], run_ids=[task.run_id]
-        )
-        return "deferred" in states.get(task.run_id, {}).values()
 
     async def _control_in_own_task(self, store: CaseStore) -> CaseOutcome:
         """Control the gang in its own task: Airflow's message of a cancellation reaches this one.
