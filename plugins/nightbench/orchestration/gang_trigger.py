@@ -73,6 +73,7 @@ class GangTrigger(BaseTrigger):
         self.generation = generation
         self.last_try = last_try
         self.project = project
+        self._epoch: int | None = None
         self._ending: asyncio.Task[None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -133,6 +134,10 @@ class GangTrigger(BaseTrigger):
         from nightbench.gang import cancel
 
         store = self._store()
+        if self._epoch is not None and await asyncio.to_thread(store.epoch) > self._epoch:
+            # Airflow cancels as for a user, too, if it gave the trigger away after a silence.
+            self.log.warning("%s: another triggerer controls its gang", self.case_id)
+            return
         by_whom = "by a user in Airflow"
         try:
             async with asyncio.timeout(END_S):
@@ -263,6 +268,7 @@ class GangTrigger(BaseTrigger):
         return LiveView(run, self.log.info, cases=[self.case_id])
 
     def _on_event(self, event: GangEvent) -> None:
+        self._epoch = event.data.get("epoch", self._epoch)
         self.log.info("%s", event)
 
     def _store(self) -> CaseStore:

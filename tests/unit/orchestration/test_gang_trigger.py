@@ -13,6 +13,7 @@ from tests.unit.short_suite import RUN, SINGLE, files, plan, short_spool
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec
+from nightbench.gang import GangEvent
 from nightbench.orchestration.gang_trigger import GangTrigger
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import load_job
@@ -111,12 +112,21 @@ async def outcome_of(run: RunSpool, wait_s: float) -> dict[str, Any] | None:
     return found
 
 
-@pytest.mark.parametrize("message", [BY_USER, None])
+@pytest.mark.parametrize(
+    ("message", "epochs", "ends"),
+    [(BY_USER, (), True), (BY_USER, (1,), True), (BY_USER, (1, 2), False), (None, (1,), False)],
+)
 def test_a_cancelled_trigger_ends_its_gang_where_a_person_ended_the_task(
-    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str | None
+    spool: Spool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    message: str | None,
+    epochs: tuple[int, ...],
+    ends: bool,
 ) -> None:
     """Under load Airflow never comes to `on_kill`: its next cancellation meets the log line that
-    it writes before the call. A triggerer that stops leaves its gangs running."""
+    it writes before the call. A triggerer that stops leaves its gangs running, and so does one
+    that was silent: another triggerer has claimed a higher epoch."""
     files(tmp_path)
     _, run = plan(spool)
     waits = asyncio.Event()
@@ -124,6 +134,10 @@ def test_a_cancelled_trigger_ends_its_gang_where_a_person_ended_the_task(
     async def look_up(self: GangTrigger) -> None:
         if waits.is_set():
             raise UserError("node-a: no answer")
+        for number in epochs:
+            if number == epochs[0]:
+                self._on_event(GangEvent("epoch", "claimed", data={"epoch": number}))
+            run.case(SINGLE).save_epoch(number)
         waits.set()
         await asyncio.sleep(60)
 
@@ -135,11 +149,11 @@ def test_a_cancelled_trigger_ends_its_gang_where_a_person_ended_the_task(
         running.cancel(message)
         with suppress(asyncio.CancelledError):
             await running
-        return await outcome_of(run, wait_s=5 if message else 0.2)
+        return await outcome_of(run, wait_s=5 if ends else 0.5)
 
     found = asyncio.run(cancelled())
 
-    assert (found or {}).get("status") == ("cancelled" if message else None)
+    assert (found or {}).get("status") == ("cancelled" if ends else None)
 
 
 @pytest.mark.parametrize("last_try", [True, False])
