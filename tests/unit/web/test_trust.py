@@ -123,4 +123,4 @@ def test_a_group_goes_on_where_somebody_was_faster_and_tells_when_nothing_is_lef
     for each in rows._alerts:
         each["state"] = "resolved"
     answer = app.post("/api/alerts/7/acknowledge", json=whole, headers=SEND)
-    assert (answer.status_code, "No alert of the group" in answer.text) == (409, True)
+    assert (answer.status_code, "no alert of the group" in answer.text) == (409, True)
