@@ -82,12 +82,14 @@ def measure_night(history: History) -> Iterator[Figure]:
         ]
     off = RegressionPolicy(training="off")
     without = [replace(plan, policy=off) for plan in run_plans]
-    # Each is judged twice, in turn: a first call reads what no cache has.
-    for name, judged in 2 * (("judge_night_without_training", without), ("judge_night", run_plans)):
+    # Each is judged twice, in turn, and the second is reported: a first one reads without a cache.
+    turns = [("judge_night_without_training", without), ("judge_night", run_plans)]
+    for number, (name, judged) in enumerate(2 * turns):
         _say(f"{name}: {len(judged)} runs")
         began = time.perf_counter()
         verdicts = [v for found in in_processes(partial(_judge, history), judged) for v in found]
-        yield Figure(name, _since(began), len(verdicts), False)
+        if number >= len(turns):
+            yield Figure(name, _since(began), len(verdicts), False)
     if not all(verdict.training is TrainingKind.SAME for verdict in verdicts if verdict.value):
         raise UserError("A case trains otherwise than its nights: losses were not compared.")
     if not any(verdict.baseline for verdict in verdicts):
