@@ -203,5 +203,5 @@ def check_launches(live: Live) -> None:
         assert result["complete"], folder.run_id
         launches = live.launches(folder.run_id)
         assert set(launches.values()) == {1}, launches
-        begun = {job.split("/")[2].removeprefix("g") for job, _, _ in launches}
+        begun = {job.split("/")[1].removeprefix("g") for job, _, _ in launches}
         assert begun <= {str(number) for number in range(ended(folder))}, folder.run_id
