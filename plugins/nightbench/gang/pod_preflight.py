@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nightbench.core.model import Cluster, Reason, ReasonCode
-from nightbench.core.pod_manifests import RULES
+from nightbench.core.model import Cluster, KubernetesPolicy, Reason, ReasonCode
+from nightbench.core.pod_manifests import rules
 from nightbench.gang.errors import GangError
 from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
 from nightbench.gang.pod_states import code_of_refusal
@@ -25,7 +25,7 @@ async def pod_preflight(cluster: Cluster, targets: Mapping[str, PodTarget]) -> l
     code, why = None, ""
     try:
         async with opened_api(first.access) as api:
-            document = await _examine(api, namespace)
+            document = await _examine(api, first.policy)
     except ApiUnreachable as error:
         code, why = ReasonCode.NODE_UNREACHABLE, f"no answer of the API server ({error})"
     except ApiRefused as refused:
@@ -45,11 +45,12 @@ async def pod_preflight(cluster: Cluster, targets: Mapping[str, PodTarget]) -> l
     ]
 
 
-async def _examine(api: KubernetesApi, namespace: str) -> dict[str, Any]:
-    """Return version, rights that are denied, and the quotas of the namespace."""
+async def _examine(api: KubernetesApi, policy: KubernetesPolicy) -> dict[str, Any]:
+    """Return version, denied rights, the namespace's quotas, and whether PodGroups are missing."""
+    namespace = policy.namespace
     version = await api.request("GET", "/version")
     denied = []
-    for group, resource, verbs in RULES:
+    for group, resource, verbs in rules(policy):
         name, _, subresource = resource.partition("/")
         for verb in verbs:
             asked = {"namespace": namespace, "verb": verb, "group": group, "resource": name}
@@ -70,4 +71,5 @@ async def _examine(api: KubernetesApi, namespace: str) -> dict[str, Any]:
                     "used": status.get("used") or {},
                 }
             )
-    return {"version": version["gitVersion"], "denied": denied, "quotas": quotas}
+    found = {"version": version["gitVersion"], "denied": denied, "quotas": quotas}
+    return {**found, "no_pod_groups": policy.pod_groups and await api.pod_groups() is None}

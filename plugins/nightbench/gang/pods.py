@@ -12,7 +12,19 @@ from functools import partial
 from typing import TypeVar
 
 from nightbench.core.model import JobSpec, ReasonCode
-from nightbench.core.pod_manifests import APP, GRACE_S, JOB, NAME, RUN, job_label, label_value, pod
+from nightbench.core.pod_manifests import (
+    APP,
+    GATES,
+    GRACE_S,
+    JOB,
+    NAME,
+    NO_POD_GROUPS,
+    RUN,
+    job_label,
+    label_value,
+    pod,
+    pod_group,
+)
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
 from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
 from nightbench.gang.pod_events import cause_of_loss, last_event
@@ -107,7 +119,8 @@ class GangPods:
         """Pods that had ended before; one that ends from now on ends the case."""
         created: set[str] = set()
         """Pods that this created and did not delete."""
-        said = rival = None
+        said = rival = grouped = None
+        version = await self._pod_groups(api)
         while True:
             everyone = await self._all(api, {NAME: APP})
             mine = [each for each in everyone if each.job_id == self._job.job_id]
@@ -134,18 +147,34 @@ class GangPods:
                 created.clear()
                 continue
             created |= await self._create_missing(api, alive)
+            group = next((each.group for each in alive.values()), None)
+            if version is not None and len(alive) == len(self._job.nodes) and group != grouped:
+                uids = {each.name: each.uid for each in alive.values()}
+                manifest = pod_group(self._job, policy, str(group), version, uids)
+                await self._answer(partial(api.create_pod_group, manifest))
+                grouped = group
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
                 said = waits
                 self._report(f"waiting for pods: {waits}")
             await asyncio.sleep(POLL_S)
 
+    async def _pod_groups(self, api: KubernetesApi) -> str | None:
+        """Return the version of the API of PodGroups; None if the pods are no PodGroup."""
+        if not self._target.policy.pod_groups or len(self._job.nodes) == 1:
+            return None
+        version = await self._answer(api.pod_groups)
+        if version is None:
+            place = self._place(self._target.node)
+            raise PodError.of_code(place, NO_POD_GROUPS, ReasonCode.API_REFUSED, GATES)
+        return version
+
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
         """Create a pod for each node that has none; return their names."""
         policy, created = self._target.policy, set()
         # A successor of the same name would pass for the lost pod.
         serial = secrets.token_hex(3)
-        # Kueue has ended a group that has no pods left.
+        # A group that has no pods left has ended.
         new = f"nb-{job_label(self._job.job_id)}-{serial}"
         group = next((each.group for each in alive.values()), new)
         # All gangs create in one order, the same in which they lock nodes.
