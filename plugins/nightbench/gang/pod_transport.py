@@ -7,7 +7,7 @@ import base64
 import contextlib
 import errno
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -60,6 +60,11 @@ class PodTarget:
     """The job whose pod it is; None: a node of the cluster, which has no pod."""
     slurm: SlurmPolicy | None = None
 
+    @property
+    def address(self) -> str:
+        """Namespace and node, for messages."""
+        return f"{self.policy.namespace}/{self.node}"
+
     def of_job(self, job_id: str) -> PodTarget:
         """Return how the pod of a job is reached."""
         return replace(self, job_id=job_id or None)
@@ -69,12 +74,25 @@ class PodTarget:
         return PodTransport(self, pool)
 
 
+@contextlib.contextmanager
+def node_errors(target: PodTarget) -> Iterator[None]:
+    """Turn the errors of requests into errors of a node."""
+    try:
+        yield
+    except ApiRefused as refused:
+        code = code_of_refusal(refused.status, refused.message)
+        raise PodError.of_code(target, refused.message, code) from refused
+    except ApiUnreachable as error:
+        raise NodeUnreachable.of(target, f"no answer of the API server ({error})") from error
+    except TimeoutError as late:
+        raise NodeUnreachable.of(target, str(late)) from late
+
+
 class PodTransport(Transport):
     """Commands and files in the pod of a node; a lost pod is followed by the next one."""
 
     def __init__(self, target: PodTarget, pool: Pool | None = None) -> None:
-        namespace, user = target.policy.namespace, str(target.policy.user)
-        super().__init__(target, f"{namespace}/{target.node}", user, pool)
+        super().__init__(target, target.address, str(target.policy.user), pool)
         self._target = target
         self._api: KubernetesApi | None = None
         self._pod: PodState | None = None
