@@ -271,35 +271,28 @@ def rules(policy: KubernetesPolicy) -> tuple[tuple[str, str, tuple[str, ...]], .
 
 def rights(cluster: str, policy: KubernetesPolicy, account: str) -> list[_Object]:
     """Return Role, RoleBinding and NetworkPolicy for a service account of the namespace."""
-    meta: Mapping[str, Any] = {
-        "name": f"nightbench-{cluster}".lower().replace("_", "-"),
-        "namespace": policy.namespace,
-        "labels": {NAME: APP},
-    }
+    name = f"nightbench-{cluster}".lower().replace("_", "-")
+    group = "rbac.authorization.k8s.io"
     granted = [
         {"apiGroups": [g], "resources": [r], "verbs": list(verbs)} for g, r, verbs in rules(policy)
     ]
-    group = "rbac.authorization.k8s.io"
+    bound = {
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": policy.namespace}],
+    }
+    # Pods of a gang reach each other, and nothing else reaches them.
+    network = {
+        "podSelector": {"matchLabels": {NAME: APP}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {NAME: APP}}}]}],
+    }
+
+    def made(version: str, kind: str, **rest: Any) -> _Object:
+        meta = {"name": name, "namespace": policy.namespace, "labels": {NAME: APP}}
+        return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
+
     return [
-        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": dict(meta), "rules": granted},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": dict(meta),
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": meta["name"]},
-            "subjects": [
-                {"kind": "ServiceAccount", "name": account, "namespace": policy.namespace}
-            ],
-        },
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": dict(meta),
-            "spec": {
-                # Pods of a gang reach each other, and nothing else reaches them.
-                "podSelector": {"matchLabels": {NAME: APP}},
-                "policyTypes": ["Ingress"],
-                "ingress": [{"from": [{"podSelector": {"matchLabels": {NAME: APP}}}]}],
-            },
-        },
+        made(f"{group}/v1", "Role", rules=granted),
+        made(f"{group}/v1", "RoleBinding", **bound),
+        made("networking.k8s.io/v1", "NetworkPolicy", spec=network),
     ]

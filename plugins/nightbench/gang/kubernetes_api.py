@@ -143,7 +143,7 @@ class KubernetesApi:
         """
         named = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
         path = f"/api/v1/namespaces/{namespace}/events"
-        answer = await self._tolerate({403}, "GET", path, named) or {"items": []}
+        answer = await self._tolerate({403}, "GET", path, query=named) or {"items": []}
         # An event has one of two times.
         at = ("lastTimestamp", "eventTime")
         order = sorted(answer["items"], key=lambda e: max(str(e.get(key) or "") for key in at))
@@ -173,16 +173,11 @@ class KubernetesApi:
         await self._tolerate({404, 409}, "DELETE", path)
 
     async def _tolerate(
-        self,
-        statuses: Collection[int],
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Document | None = None,
+        self, statuses: Collection[int], method: str, path: str, **more: Any
     ) -> Document | None:
         """Return the answer to a request; None if it is refused with one of these statuses."""
         try:
-            return await self.request(method, path, query, body)
+            return await self.request(method, path, **more)
         except ApiRefused as refused:
             if refused.status not in statuses:
                 raise

@@ -7,11 +7,11 @@ import base64
 import contextlib
 import errno
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from nightbench.core.model import KubernetesPolicy, ReasonCode, SlurmPolicy
 from nightbench.core.pod_manifests import JOB, NODE, job_label, label_value
@@ -240,28 +240,22 @@ class PodTransport(Transport):
     async def read(self, path: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
         found = b""
-        while (piece := await self._piece(path, len(found))) is not None:
+        while (piece := await self._piece(path, len(found), PIECE_BYTES)) is not None:
             found += piece
             if len(piece) < PIECE_BYTES:
                 return found
         return None
 
-    async def _piece(self, path: str, begin: int) -> bytes | None:
+    async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
         """Return a piece of a file; None where there is no file."""
         what, absent = f"read {path}", errno.ENOENT
-        size = {"begin": begin, "size": PIECE_BYTES}
-        answer = await self._ask(what, "read", path, expected=absent, **size)
+        part = {"begin": begin, "size": min(PIECE_BYTES, size)}
+        answer = await self._ask(what, "read", path, expected=absent, **part)
         return None if answer.failed else base64.b64decode(answer.value)
 
-    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
-        """Append a file of so many bytes to an open one, piece by piece."""
-        begin, write = 0, cast(Callable[[bytes], int], target.write)
-        while begin < size:
-            piece = (await self._piece(path, begin) or b"")[: size - begin]
-            if not piece:
-                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
-            await asyncio.to_thread(write, piece)
-            begin += len(piece)
+    async def piece(self, path: str, begin: int, size: int) -> bytes:
+        """Return at most so many bytes of a file; none at its end."""
+        return await self._piece(path, begin, size) or b""
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""

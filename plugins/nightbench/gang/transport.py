@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from nightbench.core.model import SlurmPolicy
@@ -106,8 +106,8 @@ class Transport(ABC):
         """Return the content of a file; None where there is none."""
 
     @abstractmethod
-    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
-        """Append a file of so many bytes to an open one, piece by piece."""
+    async def piece(self, path: str, begin: int, size: int) -> bytes:
+        """Return at most so many bytes of a file; none at its end."""
 
     @abstractmethod
     async def write_atomic(self, path: str, content: bytes) -> None:
@@ -143,6 +143,16 @@ class Transport(ABC):
         """Return the names in a folder, sorted; none where there is no such folder."""
 
     # --- what is the same on all nodes ------------------------------------------------------
+
+    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
+        """Append a file of so many bytes to an open one, piece by piece."""
+        begin, write = 0, cast(Callable[[bytes], int], target.write)
+        while begin < size:
+            piece = await self.piece(path, begin, size - begin)
+            if not piece:
+                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
+            await asyncio.to_thread(write, piece)
+            begin += len(piece)
 
     async def run(
         self,
