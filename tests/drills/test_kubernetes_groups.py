@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 from tests.drills.kubernetes.cluster import Kubernetes
-from tests.drills.kubernetes.pods import CLUSTER, GANG, LIMIT_S, MACHINES, Reached, slow_gang
+from tests.drills.kubernetes.pods import (
+    CLUSTER,
+    LIMIT_S,
+    MACHINES,
+    Reached,
+    namespace,
+    slow_gang,
+)
 
 from nightbench.gang.kubernetes_api import ApiAccess, opened_api
 
@@ -84,7 +91,7 @@ def test_a_gang_that_does_not_fit_has_no_machine(
         time.sleep(0.5)
     said, _ = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 0, said
-    assert small.statuses(GANG) == ["ok"]
+    assert small.statuses() == ["ok"]
     assert machines == {None}, "the larger gang has waited without any machine"
     waiting.send_signal(signal.SIGINT)
     said, _ = waiting.communicate(timeout=LIMIT_S)
@@ -92,10 +99,25 @@ def test_a_gang_that_does_not_fit_has_no_machine(
     no_groups(own)
 
 
-def test_doctor_accepts_a_cluster_that_has_them(
+def test_two_gangs_run_one_after_the_other_with_the_printed_rights(
     kubernetes: Reached, own: Kubernetes, tmp_path: Path
 ) -> None:
-    here = kubernetes.place(tmp_path, cluster=GROUPED)
-    said = here.run("doctor", "local").stdout
+    cluster = namespace(own, "grouped", ALONE)
+    own.kubectl("-n", "grouped", "create", "serviceaccount", "nightbench")
+    admin = kubernetes.place(tmp_path / "admin", cluster=cluster)
+    own.kubectl("apply", "-f", "-", stdin=admin.run("cluster", "manifests", "local").stdout)
+    account = tmp_path / "kubeconfig"
+    own.write_kubeconfig(account, own.token_of("grouped", "nightbench"))
+    limited = Reached(str(account), kubernetes.image, own)
+    places = [limited.place(tmp_path / each, slow_gang(repeats=1), cluster) for each in "ab"]
+
+    said = places[0].run("doctor", "local").stdout
     assert f"v{own.version}" in said
-    assert "pod_groups" not in said, said
+    assert "denied" not in said, said
+    assert "PodGroups" not in said, said
+    runs = [here.start() for here in places]
+    for here, running in zip(places, runs, strict=True):
+        said, _ = running.communicate(timeout=LIMIT_S)
+        assert running.returncode == 0, said
+        assert here.statuses() == ["ok"]
+    assert own.kubectl("-n", "grouped", "get", "pods", "-o", "name") == ""

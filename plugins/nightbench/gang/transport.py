@@ -21,9 +21,7 @@ from weakref import WeakKeyDictionary
 from nightbench.core.model import SlurmPolicy
 from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
 from nightbench.gang.errors import DiskFull, RemoteFailure, remote_failure
-from nightbench.gang.process import Completed, Reader, RemoteProcess
-
-OnLine = Callable[[str], None]
+from nightbench.gang.process import Completed, OnLine, RemoteProcess, exit_of, read_lines
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
@@ -175,10 +173,10 @@ class Transport(ABC):
                 process.stdin.write(stdin)
                 process.stdin.write_eof()
             stdout, stderr = await asyncio.gather(
-                process.stdout.read(), _lines(process.stderr, on_stderr)
+                process.stdout.read(), read_lines(process.stderr, on_stderr)
             )
             await process.wait_closed()
-            status, output = _exit_of(process), _after_mark(stdout)
+            status, output = exit_of(process), _after_mark(stdout)
             if output is None:
                 raise self.not_run(argv[0], status, stdout + stderr)
             return Completed(status, output, stderr)
@@ -391,20 +389,3 @@ def _after_mark(output: bytes) -> bytes | None:
     """Return the command's own output; None where the login shell did not run it."""
     _, mark, after = output.partition(f"\n{MARK}\n".encode())
     return after if mark else None
-
-
-async def _lines(stream: Reader, on_line: OnLine | None) -> bytes:
-    collected = []
-    while line := await stream.readline():
-        collected.append(line)
-        if on_line is not None:
-            on_line(line.decode(errors="replace").rstrip())
-    return b"".join(collected)
-
-
-def _exit_of(process: RemoteProcess) -> int:
-    """Return the exit status; raise if the connection was lost before it arrived."""
-    code = process.returncode
-    if code is None:
-        raise ConnectionResetError("the command's channel closed without an exit status")
-    return code if code >= 0 else 128 - code
