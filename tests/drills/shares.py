@@ -25,6 +25,7 @@ ELSEWHERE = {
     "test_kubernetes.py": "Kubernetes",
     "test_kubernetes_airflow.py": "Kubernetes",
     "test_kubernetes_faults.py": "Kubernetes",
+    "test_kubernetes_groups.py": "Kubernetes 1.36 with PodGroups",
     "test_night.py": "a quarter of an hour",
     "test_reference_nights.py": "a machine without other work",
     "test_slurm.py": "Slurm",

@@ -23,6 +23,7 @@ from tests.drills.kubernetes.pods import (
     MACHINES,
     Place,
     Reached,
+    namespace,
     slow_gang,
 )
 from tests.marks import marks
@@ -154,14 +155,6 @@ def test_two_runs_that_want_the_same_machines_take_turns(
         assert running.returncode == 0, said
         assert here.statuses() == ["ok", "ok"]
         assert here.pods() == []
-
-
-def namespace(own: Kubernetes, name: str) -> str:
-    """Make a namespace anew, and return a cluster's file for it."""
-    own.kubectl("delete", "namespace", name, "--ignore-not-found")
-    own.kubectl("create", "namespace", name)
-    own.until(lambda: own.kubectl("-n", name, "get", "serviceaccount", "default"), "account")
-    return CLUSTER.replace("kubernetes:", f"kubernetes:\n  namespace: {name}")
 
 
 def test_a_quota_that_is_too_small_is_named(

@@ -30,6 +30,14 @@ CONTAINER = "node"
 KUEUE = "kueue.x-k8s.io/"
 GROUP = f"{KUEUE}pod-group-name"
 
+SCHEDULING = "scheduling.k8s.io"
+"""API group of PodGroups."""
+
+GATES = "Kubernetes 1.36 or newer, with the feature gates GenericWorkload and GangScheduling"
+"""Requirement of PodGroups."""
+
+NO_POD_GROUPS = "the API server has no PodGroups"
+
 INIT = """\
 import os, signal, sys
 seen = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
@@ -53,7 +61,7 @@ RULES = (
     ("", "events", ("list",)),
     ("", "resourcequotas", ("list",)),
 )
-"""API group, resource, verbs: all that Nightbench asks for in the namespace.
+"""API group, resource, verbs that each cluster needs in its namespace.
 
 `pods/exec` takes `get` up to Kubernetes 1.34, and `create` since 1.35.
 """
@@ -83,7 +91,7 @@ def pod(
 ) -> _Object:
     """Return the pod of a node of a job.
 
-    No other pod has its `serial`, which is lower-case; `group` is Kueue's, of several pods.
+    No other pod has its `serial`, which is lower-case; `group` is of several pods.
 
     Raises:
         UserError: the policy has no image for the job's line.
@@ -139,6 +147,8 @@ def pod(
         "imagePullSecrets": [{"name": name} for name in policy.pull_secrets],
     }
     spec.update({key: value for key, value in optional.items() if value})
+    if policy.pod_groups and len(job.nodes) > 1:
+        spec["schedulingGroup"] = {"podGroupName": group}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -151,16 +161,45 @@ def pod(
     }
 
 
-def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy, group: str) -> _Object:
+def pod_group(
+    job: JobSpec, policy: KubernetesPolicy, name: str, version: str, pods: Mapping[str, str]
+) -> _Object:
+    """Return the PodGroup of a job's pods (name -> UID). Kubernetes deletes it after the last pod.
+
+    `version` is of the API.
+    """
+    owners = [
+        {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid} for pod, uid in pods.items()
+    ]
+    return {
+        "apiVersion": f"{SCHEDULING}/{version}",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": policy.namespace,
+            "ownerReferences": owners,
+            **_marks_of_job(job, policy),
+        },
+        "spec": {"schedulingPolicy": {"gang": {"minCount": len(pods)}}},
+    }
+
+
+def _marks_of_job(job: JobSpec, policy: KubernetesPolicy) -> _Object:
     labels = {
         **policy.labels,
         NAME: APP,
         RUN: label_value(job.run_id),
         CASE: label_value(job.case.case_id),
         JOB: job_label(job.job_id),
-        NODE: label_value(node.name),
     }
-    annotations = {RUN: job.run_id, CASE: job.case.case_id, JOB: job.job_id, NODE: node.name}
+    annotations = {RUN: job.run_id, CASE: job.case.case_id, JOB: job.job_id}
+    return {"labels": labels, "annotations": annotations}
+
+
+def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy, group: str) -> _Object:
+    marks = _marks_of_job(job, policy)
+    labels, annotations = marks["labels"], marks["annotations"]
+    labels[NODE], annotations[NODE] = label_value(node.name), node.name
     if f"{KUEUE}queue-name" in labels and len(job.nodes) > 1:
         labels[GROUP] = group
         annotations |= {
@@ -170,7 +209,7 @@ def _marks(job: JobSpec, node: Node, policy: KubernetesPolicy, group: str) -> _O
             # Kueue keeps the quota and the deleted pods of a group that it may retry.
             f"{KUEUE}retriable-in-group": "false",
         }
-    return {"labels": labels, "annotations": annotations}
+    return marks
 
 
 def _affinity(node: Node, policy: KubernetesPolicy, *, shared: bool) -> _Object:
@@ -225,35 +264,35 @@ def _volumes(policy: KubernetesPolicy) -> tuple[list[_Object], list[_Object]]:
 # --- what a cluster's administrator grants ---------------------------------------------------
 
 
+def rules(policy: KubernetesPolicy) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return API group, resource and verbs of all that Nightbench requests in the namespace."""
+    return (*RULES, (SCHEDULING, "podgroups", ("create",))) if policy.pod_groups else RULES
+
+
 def rights(cluster: str, policy: KubernetesPolicy, account: str) -> list[_Object]:
     """Return Role, RoleBinding and NetworkPolicy for a service account of the namespace."""
-    meta: Mapping[str, Any] = {
-        "name": f"nightbench-{cluster}".lower().replace("_", "-"),
-        "namespace": policy.namespace,
-        "labels": {NAME: APP},
-    }
-    rules = [{"apiGroups": [g], "resources": [r], "verbs": list(verbs)} for g, r, verbs in RULES]
+    name = f"nightbench-{cluster}".lower().replace("_", "-")
     group = "rbac.authorization.k8s.io"
+    granted = [
+        {"apiGroups": [g], "resources": [r], "verbs": list(verbs)} for g, r, verbs in rules(policy)
+    ]
+    bound = {
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": policy.namespace}],
+    }
+    # Pods of a gang reach each other, and nothing else reaches them.
+    network = {
+        "podSelector": {"matchLabels": {NAME: APP}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {NAME: APP}}}]}],
+    }
+
+    def made(version: str, kind: str, **rest: Any) -> _Object:
+        meta = {"name": name, "namespace": policy.namespace, "labels": {NAME: APP}}
+        return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
+
     return [
-        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": dict(meta), "rules": rules},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": dict(meta),
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": meta["name"]},
-            "subjects": [
-                {"kind": "ServiceAccount", "name": account, "namespace": policy.namespace}
-            ],
-        },
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": dict(meta),
-            "spec": {
-                # Pods of a gang reach each other, and nothing else reaches them.
-                "podSelector": {"matchLabels": {NAME: APP}},
-                "policyTypes": ["Ingress"],
-                "ingress": [{"from": [{"podSelector": {"matchLabels": {NAME: APP}}}]}],
-            },
-        },
+        made(f"{group}/v1", "Role", rules=granted),
+        made(f"{group}/v1", "RoleBinding", **bound),
+        made("networking.k8s.io/v1", "NetworkPolicy", spec=network),
     ]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from nightbench.core.pod_manifests import CONTAINER
+from nightbench.core.pod_manifests import CONTAINER, SCHEDULING
 from nightbench.gang.errors import GangError
 from nightbench.gang.pod_process import PROTOCOLS, PodProcess
 
@@ -28,6 +28,9 @@ REQUEST_S = 30.0
 
 HEARTBEAT_S = 15.0
 """Interval of pings on an exec stream; one without an answer in half of it is lost."""
+
+POD_GROUPS = ("v1beta1", "v1alpha2")
+"""Versions of the API of PodGroups, the newest first: of Kubernetes 1.37 and 1.36."""
 
 Document = dict[str, Any]
 
@@ -139,12 +142,8 @@ class KubernetesApi:
         Without the right to list them there are none; the preflight names the right.
         """
         named = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
-        try:
-            answer = await self.request("GET", f"/api/v1/namespaces/{namespace}/events", named)
-        except ApiRefused as refused:
-            if refused.status != 403:
-                raise
-            return []
+        path = f"/api/v1/namespaces/{namespace}/events"
+        answer = await self._tolerate({403}, "GET", path, query=named) or {"items": []}
         # An event has one of two times.
         at = ("lastTimestamp", "eventTime")
         order = sorted(answer["items"], key=lambda e: max(str(e.get(key) or "") for key in at))
@@ -152,21 +151,37 @@ class KubernetesApi:
 
     async def create_pod(self, pod: Document) -> None:
         """Create a pod; one of its name may exist already."""
-        try:
-            await self.request(
-                "POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", body=pod
-            )
-        except ApiRefused as refused:
-            if refused.status != 409:
-                raise
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+        await self._tolerate({409}, "POST", path, body=pod)
+
+    async def create_pod_group(self, group: Document) -> None:
+        """Create a PodGroup; one of its name may exist already."""
+        path = f"/apis/{group['apiVersion']}/namespaces/{group['metadata']['namespace']}/podgroups"
+        await self._tolerate({409}, "POST", path, body=group)
+
+    async def pod_groups(self) -> str | None:
+        """Return the version of the API of PodGroups; None if the server has none."""
+        for version in POD_GROUPS:
+            served = await self._tolerate({404}, "GET", f"/apis/{SCHEDULING}/{version}")
+            if any(each["name"] == "podgroups" for each in (served or {}).get("resources", ())):
+                return version
+        return None
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         """Have a pod deleted; it may be gone already."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        await self._tolerate({404, 409}, "DELETE", path)
+
+    async def _tolerate(
+        self, statuses: Collection[int], method: str, path: str, **more: Any
+    ) -> Document | None:
+        """Return the answer to a request; None if it is refused with one of these statuses."""
         try:
-            await self.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
+            return await self.request(method, path, **more)
         except ApiRefused as refused:
-            if refused.status not in (404, 409):
+            if refused.status not in statuses:
                 raise
+            return None
 
     async def execute(self, namespace: str, pod: str, argv: Sequence[str]) -> PodProcess:
         """Start a command in a pod.

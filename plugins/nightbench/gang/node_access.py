@@ -18,7 +18,8 @@ from nightbench.gang.errors import (
     PythonUnusable,
     remote_failure,
 )
-from nightbench.gang.transport import OnLine, Target, Transport, shared_transport
+from nightbench.gang.process import OnLine
+from nightbench.gang.transport import Target, Transport, shared_transport
 
 T = TypeVar("T")
 

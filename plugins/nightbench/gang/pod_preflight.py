@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from nightbench.core.model import Cluster, Reason, ReasonCode
-from nightbench.core.pod_manifests import RULES
-from nightbench.gang.errors import GangError
-from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
-from nightbench.gang.pod_states import code_of_refusal
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.core.model import Cluster, KubernetesPolicy, Reason
+from nightbench.core.pod_manifests import rules
+from nightbench.gang.errors import GangError, reason_of
+from nightbench.gang.kubernetes_api import KubernetesApi, opened_api
+from nightbench.gang.pod_transport import PodTarget, node_errors
 from nightbench.nodes import NodePreflight
 from nightbench.spool import utc_now
 
@@ -20,36 +20,33 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 async def pod_preflight(cluster: Cluster, targets: Mapping[str, PodTarget]) -> list[NodePreflight]:
     """Examine rights, quota and version once, as the preflight of each node of a cluster."""
     first = targets[cluster.nodes[0].name]
-    namespace = first.policy.namespace
     document: dict[str, Any] | None = None
-    code, why = None, ""
+    reason: Reason | None = None
     try:
-        async with opened_api(first.access) as api:
-            document = await _examine(api, namespace)
-    except ApiUnreachable as error:
-        code, why = ReasonCode.NODE_UNREACHABLE, f"no answer of the API server ({error})"
-    except ApiRefused as refused:
-        code, why = code_of_refusal(refused.status, refused.message), refused.message
+        with node_errors(first):
+            async with opened_api(first.access) as api:
+                document = await _examine(api, first.policy)
     except GangError as error:
-        code, why = ReasonCode.CONTROLLER_ERROR, str(error)
+        reason = reason_of(error)
     return [
         NodePreflight(
             node.name,
-            f"{namespace}/{node.name}",
+            targets[node.name].address,
             utc_now(),
             reachable=document is not None,
-            problem=Reason(code, node.name, observed=why) if code is not None else None,
+            problem=reason and replace(reason, node=node.name),
             api=document,
         )
         for node in cluster.nodes
     ]
 
 
-async def _examine(api: KubernetesApi, namespace: str) -> dict[str, Any]:
-    """Return version, rights that are denied, and the quotas of the namespace."""
+async def _examine(api: KubernetesApi, policy: KubernetesPolicy) -> dict[str, Any]:
+    """Return version, denied rights, the namespace's quotas, and whether PodGroups are missing."""
+    namespace = policy.namespace
     version = await api.request("GET", "/version")
     denied = []
-    for group, resource, verbs in RULES:
+    for group, resource, verbs in rules(policy):
         name, _, subresource = resource.partition("/")
         for verb in verbs:
             asked = {"namespace": namespace, "verb": verb, "group": group, "resource": name}
@@ -70,4 +67,5 @@ async def _examine(api: KubernetesApi, namespace: str) -> dict[str, Any]:
                     "used": status.get("used") or {},
                 }
             )
-    return {"version": version["gitVersion"], "denied": denied, "quotas": quotas}
+    found = {"version": version["gitVersion"], "denied": denied, "quotas": quotas}
+    return {**found, "no_pod_groups": policy.pod_groups and await api.pod_groups() is None}

@@ -36,6 +36,7 @@ class PodState:
     """One pod."""
 
     name: str
+    uid: str
     node: str
     """The node of the job that it is."""
     job_id: str
@@ -45,7 +46,9 @@ class PodState:
     address: str | None
     """Its IP address."""
     group: str
-    """Its pod group in Kueue; empty where it has none."""
+    """Its PodGroup, or its pod group in Kueue; empty where it has none."""
+    is_grouped: bool
+    """The scheduler gives it a machine only with all pods of its PodGroup."""
     is_gated: bool
     """Kueue has not admitted it: it competes for no machine."""
     is_running: bool
@@ -69,6 +72,8 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
     waiting = container.get("state", {}).get("waiting") or {}
     end, why = _end(meta, status, container)
     scheduled = _condition(status, "PodScheduled")
+    spec = pod.get("spec") or {}
+    pod_group = (spec.get("schedulingGroup") or {}).get("podGroupName", "")
     waits = ""
     if scheduled.get("status") == "False":
         waits = str(scheduled.get("message") or scheduled.get("reason") or "")
@@ -77,12 +82,14 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
     running = container.get("state", {}).get("running") is not None
     return PodState(
         name=meta["name"],
+        uid=meta["uid"],
         node=meta["annotations"][NODE],
         job_id=meta["annotations"][JOB],
         created=datetime.fromisoformat(meta["creationTimestamp"]),
-        machine=(pod.get("spec") or {}).get("nodeName"),
+        machine=spec.get("nodeName"),
         address=status.get("podIP"),
-        group=(meta.get("labels") or {}).get(GROUP, ""),
+        group=pod_group or (meta.get("labels") or {}).get(GROUP, ""),
+        is_grouped=bool(pod_group),
         is_gated=scheduled.get("reason") == "SchedulingGated",
         is_running=running and end is None and bool(status.get("podIP")),
         waits=waits,
@@ -143,9 +150,14 @@ def has_to_yield(mine: list[PodState], others: list[PodState], *, pinned: bool) 
     """Return the job of an older gang that also waits for machines, which goes first; or None.
 
     Without an order two gangs might hold a part of the machines each. Pods that are pinned compete
-    for their own machines alone.
+    for their own machines alone; a PodGroup that has no machine holds none.
     """
-    if not any(pod.competes for pod in mine):
+
+    def waits(pods: list[PodState]) -> bool:
+        partly = any(pod.machine for pod in pods)
+        return any(pod.competes and (partly or not pod.is_grouped) for pod in pods)
+
+    if not waits(mine):
         return None
 
     def age(pods: list[PodState]) -> tuple[datetime, str]:
@@ -160,7 +172,7 @@ def has_to_yield(mine: list[PodState], others: list[PodState], *, pinned: bool) 
         pods
         for job_id, pods in gangs.items()
         if job_id != mine[0].job_id
-        and any(pod.competes for pod in pods)
+        and waits(pods)
         and (not pinned or wanted & {pod.node for pod in pods})
     ]
     older = [pods for pods in rivals if age(pods) < age(mine)]

@@ -7,11 +7,11 @@ import base64
 import contextlib
 import errno
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from nightbench.core.model import KubernetesPolicy, ReasonCode, SlurmPolicy
 from nightbench.core.pod_manifests import JOB, NODE, job_label, label_value
@@ -60,6 +60,11 @@ class PodTarget:
     """The job whose pod it is; None: a node of the cluster, which has no pod."""
     slurm: SlurmPolicy | None = None
 
+    @property
+    def address(self) -> str:
+        """Namespace and node, for messages."""
+        return f"{self.policy.namespace}/{self.node}"
+
     def of_job(self, job_id: str) -> PodTarget:
         """Return how the pod of a job is reached."""
         return replace(self, job_id=job_id or None)
@@ -69,12 +74,25 @@ class PodTarget:
         return PodTransport(self, pool)
 
 
+@contextlib.contextmanager
+def node_errors(target: PodTarget) -> Iterator[None]:
+    """Turn the errors of requests into errors of a node."""
+    try:
+        yield
+    except ApiRefused as refused:
+        code = code_of_refusal(refused.status, refused.message)
+        raise PodError.of_code(target, refused.message, code) from refused
+    except ApiUnreachable as error:
+        raise NodeUnreachable.of(target, f"no answer of the API server ({error})") from error
+    except TimeoutError as late:
+        raise NodeUnreachable.of(target, str(late)) from late
+
+
 class PodTransport(Transport):
     """Commands and files in the pod of a node; a lost pod is followed by the next one."""
 
     def __init__(self, target: PodTarget, pool: Pool | None = None) -> None:
-        namespace, user = target.policy.namespace, str(target.policy.user)
-        super().__init__(target, f"{namespace}/{target.node}", user, pool)
+        super().__init__(target, target.address, str(target.policy.user), pool)
         self._target = target
         self._api: KubernetesApi | None = None
         self._pod: PodState | None = None
@@ -222,28 +240,22 @@ class PodTransport(Transport):
     async def read(self, path: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
         found = b""
-        while (piece := await self._piece(path, len(found))) is not None:
+        while (piece := await self._piece(path, len(found), PIECE_BYTES)) is not None:
             found += piece
             if len(piece) < PIECE_BYTES:
                 return found
         return None
 
-    async def _piece(self, path: str, begin: int) -> bytes | None:
+    async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
         """Return a piece of a file; None where there is no file."""
         what, absent = f"read {path}", errno.ENOENT
-        size = {"begin": begin, "size": PIECE_BYTES}
-        answer = await self._ask(what, "read", path, expected=absent, **size)
+        part = {"begin": begin, "size": min(PIECE_BYTES, size)}
+        answer = await self._ask(what, "read", path, expected=absent, **part)
         return None if answer.failed else base64.b64decode(answer.value)
 
-    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
-        """Append a file of so many bytes to an open one, piece by piece."""
-        begin, write = 0, cast(Callable[[bytes], int], target.write)
-        while begin < size:
-            piece = (await self._piece(path, begin) or b"")[: size - begin]
-            if not piece:
-                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
-            await asyncio.to_thread(write, piece)
-            begin += len(piece)
+    async def piece(self, path: str, begin: int, size: int) -> bytes:
+        """Return at most so many bytes of a file; none at its end."""
+        return await self._piece(path, begin, size) or b""
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""

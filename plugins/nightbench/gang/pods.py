@@ -12,12 +12,24 @@ from functools import partial
 from typing import TypeVar
 
 from nightbench.core.model import JobSpec, ReasonCode
-from nightbench.core.pod_manifests import APP, GRACE_S, JOB, NAME, RUN, job_label, label_value, pod
+from nightbench.core.pod_manifests import (
+    APP,
+    GATES,
+    GRACE_S,
+    JOB,
+    NAME,
+    NO_POD_GROUPS,
+    RUN,
+    job_label,
+    label_value,
+    pod,
+    pod_group,
+)
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
-from nightbench.gang.kubernetes_api import ApiRefused, ApiUnreachable, KubernetesApi, opened_api
+from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, opened_api
 from nightbench.gang.pod_events import cause_of_loss, last_event
-from nightbench.gang.pod_states import PodState, code_of_refusal, has_to_yield, state_of
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.pod_states import PodState, has_to_yield, state_of
+from nightbench.gang.pod_transport import PodTarget, node_errors
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.transport import Target, shared_transport
 
@@ -107,7 +119,8 @@ class GangPods:
         """Pods that had ended before; one that ends from now on ends the case."""
         created: set[str] = set()
         """Pods that this created and did not delete."""
-        said = rival = None
+        said = rival = grouped = None
+        version = await self._pod_groups(api)
         while True:
             everyone = await self._all(api, {NAME: APP})
             mine = [each for each in everyone if each.job_id == self._job.job_id]
@@ -134,18 +147,33 @@ class GangPods:
                 created.clear()
                 continue
             created |= await self._create_missing(api, alive)
+            group = next((each.group for each in alive.values()), None)
+            if version is not None and len(alive) == len(self._job.nodes) and group != grouped:
+                uids = {each.name: each.uid for each in alive.values()}
+                manifest = pod_group(self._job, policy, str(group), version, uids)
+                await self._answer(partial(api.create_pod_group, manifest))
+                grouped = group
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
                 said = waits
                 self._report(f"waiting for pods: {waits}")
             await asyncio.sleep(POLL_S)
 
+    async def _pod_groups(self, api: KubernetesApi) -> str | None:
+        """Return the version of the API of PodGroups; None if the pods are no PodGroup."""
+        if not self._target.policy.pod_groups or len(self._job.nodes) == 1:
+            return None
+        version = await self._answer(api.pod_groups)
+        if version is None:
+            raise PodError.of_code(self._target, NO_POD_GROUPS, ReasonCode.API_REFUSED, GATES)
+        return version
+
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
         """Create a pod for each node that has none; return their names."""
         policy, created = self._target.policy, set()
         # A successor of the same name would pass for the lost pod.
         serial = secrets.token_hex(3)
-        # Kueue has ended a group that has no pods left.
+        # A group that has no pods left has ended.
         new = f"nb-{job_label(self._job.job_id)}-{serial}"
         group = next((each.group for each in alive.values()), new)
         # All gangs create in one order, the same in which they lock nodes.
@@ -164,7 +192,7 @@ class GangPods:
         """Return the error for a pod that has ended; `left` is None if it is gone."""
         ask = partial(cause_of_loss, api, self._target.policy.namespace, name, left)
         code, why = await self._answer(ask, node)
-        return PodError.of_code(self._place(node), why, code)
+        return PodError.of_code(self._targets[node], why, code)
 
     async def _start_timeout(
         self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
@@ -172,8 +200,8 @@ class GangPods:
         """Return the error for pods that do not all run in time."""
         expected = f"{wait_s:g} s"
         if not waiting:
-            place, why = self._place(self._job.nodes[0].name), f"{rival} waits for machines, too"
-            return PodError.of_code(place, why, ReasonCode.POD_UNSCHEDULABLE, expected)
+            why = f"{rival} waits for machines, too"
+            return PodError.of_code(self._target, why, ReasonCode.POD_UNSCHEDULABLE, expected)
         first = min(waiting, key=lambda each: (each.machine is not None, each.node))
         code = ReasonCode.POD_NOT_STARTED if first.machine else ReasonCode.POD_UNSCHEDULABLE
         event = await self._answer(
@@ -181,7 +209,7 @@ class GangPods:
         )
         said = first.waits if code is ReasonCode.POD_UNSCHEDULABLE else ""
         why = said or "; ".join(filter(None, (first.waits, event))) or "no scheduler answered"
-        return PodError.of_code(self._place(first.node), why, code, expected)
+        return PodError.of_code(self._targets[first.node], why, code, expected)
 
     async def running(self) -> dict[str, str]:
         """Return node -> name of its pod, for the nodes that have one that runs.
@@ -212,10 +240,7 @@ class GangPods:
 
     async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
         names = [each.name for each in pods]
-        try:
-            await self._answer(partial(delete_pods, api, self._target.policy.namespace, names))
-        except TimeoutError as late:
-            raise NodeUnreachable.of(self._place(self._target.node), str(late)) from None
+        await self._answer(partial(delete_pods, api, self._target.policy.namespace, names))
 
     async def _all(self, api: KubernetesApi, labels: Mapping[str, str]) -> list[PodState]:
         found = await self._answer(partial(api.pods, self._target.policy.namespace, labels))
@@ -224,30 +249,18 @@ class GangPods:
     async def _answer(self, ask: Callable[[], Awaitable[T]], node: str | None = None) -> T:
         """Return the answer to a request; the server may be away for a while."""
         clock = asyncio.get_running_loop().time
-        until_s, place = clock() + AWAY_S, self._place(node or self._target.node)
+        until_s = clock() + AWAY_S
         while True:
-            try:
-                return await ask()
-            except ApiRefused as refused:
-                code = code_of_refusal(refused.status, refused.message)
-                raise PodError.of_code(place, refused.message, code) from refused
-            except ApiUnreachable as error:
-                if clock() > until_s:
-                    why = f"no answer of the API server ({error})"
-                    raise NodeUnreachable.of(place, why) from error
+            with node_errors(self._targets[node] if node else self._target):
+                try:
+                    return await ask()
+                except ApiUnreachable:
+                    if clock() > until_s:
+                        raise
             await asyncio.sleep(POLL_S)
-
-    def _place(self, node: str) -> _Place:
-        return _Place(node, f"{self._target.policy.namespace}/{node}")
 
     def _report(self, message: str, node: str | None = None) -> None:
         self._on_event(GangEvent("pod", message, node))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    node: str
-    address: str
 
 
 def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
@@ -275,20 +288,6 @@ async def delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> N
         await asyncio.sleep(POLL_S / 2 if left else 0)
 
 
-@asynccontextmanager
-async def _asking(target: PodTarget) -> AsyncIterator[KubernetesApi]:
-    """Yield the session of a cluster; its errors become errors of the node."""
-    place = _Place(target.node, target.policy.namespace)
-    try:
-        async with opened_api(target.access) as api:
-            yield api
-    except ApiRefused as refused:
-        code = code_of_refusal(refused.status, refused.message)
-        raise PodError.of_code(place, refused.message, code) from refused
-    except (ApiUnreachable, TimeoutError) as error:
-        raise NodeUnreachable.of(place, str(error)) from error
-
-
 async def pods_of_run(target: PodTarget, run_id: str) -> list[PodState]:
     """Return all pods of a run.
 
@@ -296,8 +295,10 @@ async def pods_of_run(target: PodTarget, run_id: str) -> list[PodState]:
         PodError: Kubernetes refuses it.
         NodeUnreachable: the API server does not answer.
     """
-    async with _asking(target) as api:
-        found = await api.pods(target.policy.namespace, {NAME: APP, RUN: label_value(run_id)})
+    labels = {NAME: APP, RUN: label_value(run_id)}
+    with node_errors(target):
+        async with opened_api(target.access) as api:
+            found = await api.pods(target.policy.namespace, labels)
     return [state_of(each) for each in found]
 
 
@@ -312,8 +313,9 @@ async def delete_run(target: PodTarget, run_id: str, left_to_controller_s: float
     until_s = clock() + left_to_controller_s
     while (left := await pods_of_run(target, run_id)) and clock() < until_s:
         await asyncio.sleep(POLL_S)
-    async with _asking(target) as api:
-        await delete_pods(api, target.policy.namespace, [each.name for each in left])
+    with node_errors(target):
+        async with opened_api(target.access) as api:
+            await delete_pods(api, target.policy.namespace, [each.name for each in left])
 
 
 async def remove_orphans(targets: Mapping[str, PodTarget]) -> dict[str, list[str]]:
@@ -328,13 +330,13 @@ async def remove_orphans(targets: Mapping[str, PodTarget]) -> dict[str, list[str
     """
     first = next(iter(targets.values()))
     removed: dict[str, list[str]] = {name: [] for name in targets}
-    async with _asking(first) as api:
-        namespace = first.policy.namespace
-        pods = [state_of(each) for each in await api.pods(namespace, {NAME: APP})]
-        for each in pods:
-            if each.node in targets and await _is_orphan(each, targets[each.node]):
-                removed[each.node].append(each.name)
-        await delete_pods(api, namespace, [name for names in removed.values() for name in names])
+    namespace = first.policy.namespace
+    with node_errors(first):
+        async with opened_api(first.access) as api:
+            for each in map(state_of, await api.pods(namespace, {NAME: APP})):
+                if each.node in targets and await _is_orphan(each, targets[each.node]):
+                    removed[each.node].append(each.name)
+            await delete_pods(api, namespace, [name for one in removed.values() for name in one])
     return removed
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+
+OnLine = Callable[[str], None]
 
 
 class Reader(Protocol):
@@ -60,3 +63,21 @@ class Completed:
     """Exit status; 128 + n for a death by signal n."""
     stdout: bytes
     stderr: bytes
+
+
+async def read_lines(stream: Reader, on_line: OnLine | None) -> bytes:
+    """Return an output; `on_line` is called with each of its lines."""
+    collected = []
+    while line := await stream.readline():
+        collected.append(line)
+        if on_line is not None:
+            on_line(line.decode(errors="replace").rstrip())
+    return b"".join(collected)
+
+
+def exit_of(process: RemoteProcess) -> int:
+    """Return the exit status; raise if the connection was lost before it arrived."""
+    code = process.returncode
+    if code is None:
+        raise ConnectionResetError("the command's channel closed without an exit status")
+    return code if code >= 0 else 128 - code

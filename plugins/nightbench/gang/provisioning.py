@@ -19,9 +19,10 @@ from nightbench.gang.installable_versions import source_options
 from nightbench.gang.machines import refuse_other_machines, refuse_without_wheels
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
 from nightbench.gang.pods import delete_pods_of, pods_of
+from nightbench.gang.process import OnLine
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
-from nightbench.gang.transport import OnLine, Target, Transport
+from nightbench.gang.transport import Target, Transport
 from nightbench.gang.wheels import (
     Wheel,
     choose_wheels,

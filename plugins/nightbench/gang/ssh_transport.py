@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import posixpath
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import asyncssh
 
@@ -41,18 +39,13 @@ class SshTransport(SshConnection):
             except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
                 return None
 
-    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
-        """Append a file of so many bytes to an open one, piece by piece."""
-        begin, write = 0, cast(Callable[[bytes], int], target.write)
-        while begin < size:
-            async with self.guard(f"read {path}", FILE_TIMEOUT_S + PIECE_BYTES / MIN_BYTES_PER_S):
-                sftp = await self.files()
-                async with sftp.open(path, "rb", encoding=None) as file:
-                    piece: bytes = await file.read(min(PIECE_BYTES, size - begin), begin)
-            if not piece:
-                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
-            await asyncio.to_thread(write, piece)
-            begin += len(piece)
+    async def piece(self, path: str, begin: int, size: int) -> bytes:
+        """Return at most so many bytes of a file; none at its end."""
+        async with self.guard(f"read {path}", FILE_TIMEOUT_S + PIECE_BYTES / MIN_BYTES_PER_S):
+            sftp = await self.files()
+            async with sftp.open(path, "rb", encoding=None) as file:
+                piece: bytes = await file.read(min(PIECE_BYTES, size), begin)
+                return piece
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""

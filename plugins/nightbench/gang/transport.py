@@ -15,15 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from nightbench.core.model import SlurmPolicy
 from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
 from nightbench.gang.errors import DiskFull, RemoteFailure, remote_failure
-from nightbench.gang.process import Completed, Reader, RemoteProcess
-
-OnLine = Callable[[str], None]
+from nightbench.gang.process import Completed, OnLine, RemoteProcess, exit_of, read_lines
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
@@ -106,8 +104,8 @@ class Transport(ABC):
         """Return the content of a file; None where there is none."""
 
     @abstractmethod
-    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
-        """Append a file of so many bytes to an open one, piece by piece."""
+    async def piece(self, path: str, begin: int, size: int) -> bytes:
+        """Return at most so many bytes of a file; none at its end."""
 
     @abstractmethod
     async def write_atomic(self, path: str, content: bytes) -> None:
@@ -144,6 +142,16 @@ class Transport(ABC):
 
     # --- what is the same on all nodes ------------------------------------------------------
 
+    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
+        """Append a file of so many bytes to an open one, piece by piece."""
+        begin, write = 0, cast(Callable[[bytes], int], target.write)
+        while begin < size:
+            piece = await self.piece(path, begin, size - begin)
+            if not piece:
+                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
+            await asyncio.to_thread(write, piece)
+            begin += len(piece)
+
     async def run(
         self,
         argv: Sequence[str],
@@ -165,10 +173,10 @@ class Transport(ABC):
                 process.stdin.write(stdin)
                 process.stdin.write_eof()
             stdout, stderr = await asyncio.gather(
-                process.stdout.read(), _lines(process.stderr, on_stderr)
+                process.stdout.read(), read_lines(process.stderr, on_stderr)
             )
             await process.wait_closed()
-            status, output = _exit_of(process), _after_mark(stdout)
+            status, output = exit_of(process), _after_mark(stdout)
             if output is None:
                 raise self.not_run(argv[0], status, stdout + stderr)
             return Completed(status, output, stderr)
@@ -381,20 +389,3 @@ def _after_mark(output: bytes) -> bytes | None:
     """Return the command's own output; None where the login shell did not run it."""
     _, mark, after = output.partition(f"\n{MARK}\n".encode())
     return after if mark else None
-
-
-async def _lines(stream: Reader, on_line: OnLine | None) -> bytes:
-    collected = []
-    while line := await stream.readline():
-        collected.append(line)
-        if on_line is not None:
-            on_line(line.decode(errors="replace").rstrip())
-    return b"".join(collected)
-
-
-def _exit_of(process: RemoteProcess) -> int:
-    """Return the exit status; raise if the connection was lost before it arrived."""
-    code = process.returncode
-    if code is None:
-        raise ConnectionResetError("the command's channel closed without an exit status")
-    return code if code >= 0 else 128 - code

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nightbench.core.model import Cluster, FrameworkInfo
+from nightbench.core.pod_manifests import GATES, NO_POD_GROUPS
 from nightbench.nodes.node_preflight import Finding, fail, info, warn
 
 OLDEST = (1, 20)
@@ -35,6 +36,15 @@ def pod_findings(
             f"denied in namespace {policy.namespace}: {', '.join(api['denied'])}",
             "all of the Role that `cluster manifests` prints",
             f"apply what `nightbench cluster manifests {cluster.name}` prints",
+        )
+    if api.get("no_pod_groups"):
+        yield fail(
+            "pod_groups",
+            NO_POD_GROUPS,
+            GATES,
+            "set both gates in API server, controller manager and scheduler, and "
+            "`--runtime-config=scheduling.k8s.io/v1alpha2=true` in the API server; or remove "
+            "kubernetes.pod_groups",
         )
     wanted = {**policy.resources, "pods": "1"}
     for quota in api["quotas"]:

@@ -186,7 +186,9 @@ class Kubernetes:
     def _words(self, part: str, machine: str) -> list[str]:
         etcd, key = f"http://{self._server}:2379", f"{self.folder}/account"
         config = f"--kubeconfig={self.kubeconfig}"
-        alone = [config, "--leader-elect=false", "--secure-port=0"]
+        gates = ["--feature-gates=GenericWorkload=true,GangScheduling=true"]
+        gates = gates if self._since(36) else []
+        alone = [config, "--leader-elect=false", "--secure-port=0", *gates]
         alone += [] if self._since(24) else ["--port=0"]
         if part == "etcd":
             peer = f"http://{self._server}:2380"
@@ -210,6 +212,7 @@ class Kubernetes:
                 *(f"--service-account-key-file={key}", "--allow-privileged=false"),
                 *(f"--service-account-signing-key-file={key}", "--anonymous-auth=false"),
                 "--kubelet-preferred-address-types=InternalIP",
+                *([*gates, "--runtime-config=scheduling.k8s.io/v1alpha2=true"] if gates else []),
             ]
         if part == "controllers":
             accounts = [f"--service-account-private-key-file={key}"]

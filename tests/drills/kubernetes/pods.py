@@ -134,6 +134,14 @@ class Place(Terminal):
         pytest.fail("no window opened")
 
 
+def namespace(own: Kubernetes, name: str, cluster: str = CLUSTER) -> str:
+    """Make an empty namespace; return a cluster's file for it."""
+    own.kubectl("delete", "namespace", name, "--ignore-not-found")
+    own.kubectl("create", "namespace", name)
+    own.until(lambda: own.kubectl("-n", name, "get", "serviceaccount", "default"), "account")
+    return cluster.replace("kubernetes:", f"kubernetes:\n  namespace: {name}")
+
+
 def slow_gang(devices: str = "2x1", repeats: int = 3) -> str:
     """One case alone, with windows of some 30 s."""
     head, gang, _ = TRIAL.split("  - workload")

@@ -48,6 +48,8 @@ class FakeKubernetes:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.pods: dict[str, Document] = {}
+        self.pod_groups: dict[str, Document] | None = None
+        """PodGroups by their names; None: not served, as by most clusters."""
         self.created: list[Document] = []
         self.status_of: Callable[[Document], Document] = running
         self.refusal: tuple[int, str] | None = None
@@ -81,6 +83,9 @@ class FakeKubernetes:
         app.router.add_get(f"{space}/pods/{{name}}/exec", self._exec)
         app.router.add_get(f"{space}/events", self._list_events)
         app.router.add_get(f"{space}/resourcequotas", self._list_quotas)
+        scheduling = "/apis/scheduling.k8s.io/v1alpha2"
+        app.router.add_get(scheduling, self._resources)
+        app.router.add_post(f"{scheduling}/namespaces/default/podgroups", self._create_group)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review)
         runner = web.AppRunner(app, shutdown_timeout=1.0)
         await runner.setup()
@@ -134,12 +139,32 @@ class FakeKubernetes:
         self._serial += 1
         created = datetime(2026, 11, 29, tzinfo=UTC).replace(second=self._serial % 60)
         pod["metadata"]["creationTimestamp"] = created.isoformat()
-        pod["status"] = self.status_of(pod)
+        pod["metadata"]["uid"] = f"uid-{self._serial}"
+        known = self.pod_groups is None or _group_of(pod) in {None, *self.pod_groups}
+        pod["status"] = self.status_of(pod) if known else {"phase": "Pending"}
         if pod["status"].get("podIP"):
             pod["spec"]["nodeName"] = "machine-1"
         self.pods[name] = pod
         self.created.append(pod)
         return _json(pod, 201)
+
+    async def _resources(self, request: web.Request) -> web.Response:
+        if self.pod_groups is None:
+            return _json({"kind": "Status", "message": "not found"}, 404)
+        return _json({"resources": [{"name": "workloads"}, {"name": "podgroups"}]})
+
+    async def _create_group(self, request: web.Request) -> web.Response:
+        group = await request.json()
+        if self.pod_groups is None:
+            return _json({"kind": "Status", "message": "not found"}, 404)
+        if group["metadata"]["name"] in self.pod_groups:
+            return _json({"kind": "Status", "message": "exists"}, 409)
+        self.pod_groups[group["metadata"]["name"]] = group
+        members = group["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        mine = [p for p in self.pods.values() if _group_of(p) == group["metadata"]["name"]]
+        for pod in mine if len(mine) >= members else ():
+            pod["status"], pod["spec"]["nodeName"] = running(pod), "machine-1"
+        return _json(group, 201)
 
     async def _delete(self, request: web.Request) -> web.Response:
         found = self.pods.pop(request.match_info["name"], None)
@@ -207,6 +232,10 @@ class FakeKubernetes:
             await socket.close()
         reading.cancel()
         return socket
+
+
+def _group_of(pod: Document) -> str | None:
+    return (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
 
 
 def _json(document: Any, status: int = 200) -> web.Response:

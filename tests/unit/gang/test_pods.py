@@ -186,7 +186,8 @@ def test_a_pod_that_is_gone_is_told_from_a_lost_stream(fake: FakeKubernetes, job
 
 def status(**given: Any) -> dict[str, Any]:
     marks = {"nightbench.io/node": "n1", "nightbench.io/job": "r/c/g0"}
-    meta = {"name": "p", "annotations": marks, "creationTimestamp": "2026-11-29T01:00:00Z"}
+    meta = {"name": "p", "uid": "u", "annotations": marks}
+    meta["creationTimestamp"] = "2026-11-29T01:00:00Z"
     return {"metadata": meta, "spec": {}, "status": given}
 
 
@@ -225,17 +226,25 @@ def test_why_a_pod_ended(what: str) -> None:
 
 
 def pod_state(
-    job: str, node: str, minute: int, machine: str | None, *, gated: bool = False
+    job: str,
+    node: str,
+    minute: int,
+    machine: str | None,
+    *,
+    gated: bool = False,
+    grouped: bool = False,
 ) -> PodState:
     created = datetime(2026, 11, 29, tzinfo=UTC) + timedelta(minutes=minute)
     return PodState(
         name=f"{job}-{node}",
+        uid=f"{job}-{node}",
         node=node,
         job_id=job,
         created=created,
         machine=machine,
         address=None,
         group="",
+        is_grouped=grouped,
         is_gated=gated,
         is_running=False,
         waits="",
@@ -255,6 +264,17 @@ def test_the_older_of_two_gangs_that_wait_goes_first() -> None:
     assert has_to_yield(apart, [*old, *apart], pinned=False) == "old"
     queued = [pod_state("old", "n2", 0, None, gated=True)]
     assert has_to_yield(new, [*queued, *new], pinned=False) is None, "Kueue has not admitted it"
+
+
+def test_a_pod_group_without_machines_blocks_no_other_gang() -> None:
+    old = [pod_state("old", node, 0, None, grouped=True) for node in ("n1", "n2")]
+    new = [pod_state("new", node, 1, None, grouped=True) for node in ("n1", "n2")]
+    plain = [pod_state("plain", node, 1, None) for node in ("n1", "n2")]
+    assert has_to_yield(new, [*old, *new], pinned=False) is None
+    assert has_to_yield(plain, [*old, *plain], pinned=False) is None
+    # A scheduler without the feature gate gives machines one by one.
+    some = [pod_state("old", "n1", 0, "m1", grouped=True), old[1]]
+    assert has_to_yield(plain, [*some, *plain], pinned=False) == "old"
 
 
 def test_the_preflight_names_what_is_denied_and_a_quota_that_is_full(fake: FakeKubernetes) -> None:

@@ -280,6 +280,9 @@ class KubernetesPolicy(v.StrictModel):
     labels: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
     """Further labels of the pods. With `kueue.x-k8s.io/queue-name` a case is a pod group of
     Kueue."""
+    pod_groups: bool = False
+    """The scheduler gives machines to all pods of a case or to none. Requires PodGroups of
+    Kubernetes 1.36 or newer (feature gates `GenericWorkload` and `GangScheduling`)."""
     scheduler: DnsLabel | None = None
     """Name of the scheduler, `volcano` say [default: the cluster's]."""
     priority_class: DnsLabel | None = None
