@@ -6,12 +6,11 @@ Steps:  45%|####5     | 10/22 [00:30<00:27,  2.27s/it, lr=0.0001, step_loss=0.12
 The step and its time are those of the progress bar, which is smoothed by tqdm; what the Trainer
 prints beside it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before.
 Of several bars that of the training is the one with losses, else the one that lasts longest, else
-the one that no evaluation ends, else the one with most steps. Of bars with one name and
-number of steps, the one that continues behind another, or has no evaluation at its end, is that of
-the training; one that begins again once it is full is that of the next epoch. Where
-the bar is switched off, `num_input_tokens_seen` and `train_runtime` say how many tokens were seen
-since the line before, and in which time; without them only the line at the end of a training states
-a speed, with evaluation and compilation in it.
+the one that no evaluation ends, else the one with most steps. Of bars with one name and number of
+steps, one that continues behind another encloses it; one that begins again once it is full is that
+of the next epoch. Where the bar is switched off, `num_input_tokens_seen` and `train_runtime` say
+how many tokens were seen since the line before, and in which time; without them only the line at
+the end of a training states a speed, with evaluation and compilation in it.
 """
 
 import itertools
@@ -79,9 +78,7 @@ def read(lines, options):
             bars.append((number, _bar(line), {}))
         elif _START in line and _bar(line):
             starts[len(bars)] = _bar(line)[2]
-    rows = _of_bars(
-        bars, _enclosed(bars, starts, evaluated), evaluated, [number for number, _ in ends]
-    )
+    rows = _of_bars(bars, _enclosed(bars, starts, evaluated), [number for number, _ in ends])
     return iter(rows or _by_tokens(seen) or ends)
 
 
@@ -116,7 +113,7 @@ def _bar(line):
 
 
 def _enclosed(bars, starts, evaluated):
-    """Numbers of bars between those of another one with their name and steps, or evaluated last.
+    """Numbers of bars within another one with their name and steps, or that an evaluation ends.
 
     A stack has the last step, the elapsed seconds and the numbers of each that may continue.
     """
@@ -136,26 +133,21 @@ def _enclosed(bars, starts, evaluated):
         elif not stack or elapsed_s < stack[-1][1]:
             stack.append((step, elapsed_s, []))
         stack[-1][2].append(n)
-    for _, _, numbers in itertools.chain.from_iterable(stack[1:] for stack in stacks.values()):
+    for _, _, numbers in itertools.chain.from_iterable(stacks.values()):
         if evaluated.intersection(numbers[-1:]) and not any("loss" in bars[n][2] for n in numbers):
             enclosed.update(numbers)
     return enclosed
 
 
-def _of_bars(bars, enclosed, evaluated, ends):
+def _of_bars(bars, enclosed, ends):
     """Rows of the training's bar, between whose runs lie the ends; others are skipped."""
     whose = [bar and bar[2] and bar[2] + (n in enclosed,) for n, (_, bar, _) in enumerate(bars)]
     tasks = {}
-    for n, (_, bar, others) in enumerate(bars):
-        if whose[n]:
-            losses, longest, ended, _, count = tasks.get(whose[n], (0, 0, 0, 0, 0))
-            tasks[whose[n]] = (
-                losses + ("loss" in others),
-                max(longest, bar[1]),
-                ended - (n in evaluated),
-                bar[0]["steps"],
-                count + 1,
-            )
+    for (_, bar, others), task in zip(bars, whose):
+        if task:
+            losses, longest, _, _, count = tasks.get(task, (0, 0, 0, 0, 0))
+            longest = max(longest, bar[1])
+            tasks[task] = losses + ("loss" in others), longest, not task[2], task[1], count + 1
     training = max(tasks, key=tasks.get) if tasks else ()
     rows, stated, epoch, last = [], [], 0, None
     for (number, bar, others), task in zip(bars, whose):
