@@ -117,7 +117,7 @@ def sshd_words(folder: Path, passwd: str = "") -> list[str]:
     wrapper = programs.find(WRAPPER)
     if wrapper is None:
         pytest.skip(programs.missing(WRAPPER))
-    (folder / "passwd").write_text(passwd)
+    (folder / "passwd").write_text(passwd, errors="surrogateescape")
     own = f"NSS_WRAPPER_PASSWD={folder / 'passwd'}", "NSS_WRAPPER_GROUP=/etc/group"
     return ["env", f"LD_PRELOAD={wrapper}", *own, SSHD]
 

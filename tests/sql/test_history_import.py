@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
+from tests.damage import DAMAGES
 
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RunKind
+from nightbench.warehouse import references
 from nightbench.warehouse.history_import import MedianRow, read_history
+from nightbench.warehouse.statements import SQL
 
 HEADER = "at,cluster,workload,framework,strategy,throughput,unit"
 GOOD = "2026-02-01T01:00:00Z,local,resnet50_v1.5,pytorch,single,18.5,images"
@@ -103,6 +107,24 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
     (tmp_path / "latin.csv").write_bytes(b"at,cluster\n\xe9")
     with pytest.raises(UserError, match="not UTF-8"):
         read_history(HistoryFile(tmp_path / "latin.csv"))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_of_a_damaged_file_nothing_is_stored(tmp_path, damage):
+    path = _file(tmp_path, GOOD, GOOD.replace("02-01", "02-02"), GOOD.replace("02-01", "02-03"))
+    DAMAGES[damage](path)
+    with pytest.raises(UserError, match=str(path)):
+        read_history(HistoryFile(path))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", references.FILES)
+def test_of_damaged_references_nothing_is_stored(tmp_path, name, damage):
+    for each in references.FILES:
+        shutil.copy(SQL / "references" / each, tmp_path)
+    DAMAGES[damage](tmp_path / name)
+    with pytest.raises(UserError, match=name):
+        references.reference_rows(tmp_path)
 
 
 def test_a_parameter_server_needs_its_servers(tmp_path):

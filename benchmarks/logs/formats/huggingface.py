@@ -6,12 +6,14 @@ Steps:  45%|####5     | 10/22 [00:30<00:27,  2.27s/it, lr=0.0001, step_loss=0.12
 The step and its time are those of the progress bar, which is smoothed by tqdm; what the Trainer
 prints beside it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before.
 Of several bars that of the training is the one with losses, else the one that lasts longest, else
-the one with most steps; a bar that begins anew once it is full is that of the next epoch. Where
-the bar is switched off, `num_input_tokens_seen` and `train_runtime` say how many tokens were seen
-since the line before, and in which time; without them only the line at the end of a training states
-a speed, with evaluation and compilation in it.
+the one that no evaluation ends, else the one with most steps. Of bars with one name and number of
+steps, one that continues behind another encloses it; one that begins again once it is full is that
+of the next epoch. Where the bar is switched off, `num_input_tokens_seen` and `train_runtime` say
+how many tokens were seen since the line before, and in which time; without them only the line at
+the end of a training states a speed, with evaluation and compilation in it.
 """
 
+import itertools
 import re
 
 from logs.lines import NUMBER, TAG
@@ -23,10 +25,11 @@ _HEAD = r"(?<!\d)\d{1,3}%\|[^|]*\| *"
 _BAR = re.compile(
     _HEAD
     + r"(?P<step>\d+)/(?P<steps>\d+) \[(?P<elapsed>[\d:]+)<[^,\]]*, *"
-    r"(?:(?P<step_time>{0})s/(?P<of>[A-Za-z]+)|(?P<rate>{0}) ?(?P<unit>[A-Za-z]+)/s)"
+    r"(?:(?P<step_time>{0})s/(?P<of>[A-Za-z]+)|(?P<rate>{0}|\?) ?(?P<unit>[A-Za-z]+)/s)"
     r"(?:, [^\]]*)?\]".format(NUMBER)
 )
 MARKER = re.compile(_HEAD + r"\d+/\d+ \[[\d:]+<[\d:]|'train_(?:samples|tokens)_per_second'")
+_START = "<?, ?"
 _STEPS = re.compile(r"(?:it|iter|step|batch)(?:e?s)?\Z")
 _FIGURES = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
 _NOT_TRAINING = re.compile(
@@ -55,13 +58,15 @@ _KEPT, _FORGOTTEN = 0.7, 0.01
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    bars, ends, seen = [], [], []
+    bars, ends, seen, starts, evaluated = [], [], [], {}, set()
     for number, line in _pieces(lines):
         if "{'" in line and not MARKER.search(line[: line.index("{'")]):
             stated = {name: figure(patterns, line) for name, patterns in _OTHERS.items()}
             stated = {name: value for name, value in stated.items() if value is not None}
             if bars and bars[-1][1]:
                 bars[-1][2].update(stated)
+                if "'eval_" in line:
+                    evaluated.add(len(bars) - 1)
             speed = figure(_END, line)
             counts = [figure(patterns, line) for patterns in _SEEN]
             if speed is not None:
@@ -71,7 +76,10 @@ def read(lines, options):
                 seen.append((number, counts, stated))
         elif MARKER.search(line):
             bars.append((number, _bar(line), {}))
-    return iter(_of_bars(bars, [number for number, _ in ends]) or _by_tokens(seen) or ends)
+        elif _START in line and _bar(line):
+            starts[len(bars)] = _bar(line)[2]
+    rows = _of_bars(bars, _enclosed(bars, starts, evaluated), [number for number, _ in ends])
+    return iter(rows or _by_tokens(seen) or ends)
 
 
 def _pieces(lines):
@@ -98,24 +106,52 @@ def _bar(line):
     whose = (name, steps)
     if not _STEPS.match(found.group("of") or found.group("unit")) or _NOT_TRAINING.search(name):
         whose = None
-    rate = number_of(found.group("rate") or 0)
+    rate = number_of((found.group("rate") or "0").replace("?", "0"))
     step_time = found.group("step_time") or (1 / rate if rate else 0)
     fields = {"step": int(found.group("step")), "steps": steps, "step_time": step_time}
     return dict(fields, time_unit="s"), elapsed_s, whose
 
 
-def _of_bars(bars, ends):
+def _enclosed(bars, starts, evaluated):
+    """Numbers of bars within another one with their name and steps, or that an evaluation ends.
+
+    A stack has the last step, the elapsed seconds and the numbers of each that may continue.
+    """
+    stacks, enclosed = {}, set()
+    for n, (_, bar, _) in enumerate(bars):
+        begun = stacks.setdefault(starts.get(n), [])
+        if n in starts and (not begun or begun[-1][2]):
+            begun.append((0, 0, []))
+        if not bar or not bar[2]:
+            continue
+        stack, step, elapsed_s = stacks.setdefault(bar[2], []), bar[0]["step"], bar[1]
+        fits = (i for i, run in enumerate(stack) if run[0] <= step and run[1] <= elapsed_s)
+        at = max(fits, default=None)
+        if at is not None:
+            enclosed.update(k for run in stack[at + 1 :] for k in run[2])
+            stack[at:] = [(step, elapsed_s, stack[at][2])]
+        elif not stack or elapsed_s < stack[-1][1]:
+            stack.append((step, elapsed_s, []))
+        stack[-1][2].append(n)
+    for _, _, numbers in itertools.chain.from_iterable(stacks.values()):
+        if evaluated.intersection(numbers[-1:]) and not any("loss" in bars[n][2] for n in numbers):
+            enclosed.update(numbers)
+    return enclosed
+
+
+def _of_bars(bars, enclosed, ends):
     """Rows of the training's bar, between whose runs lie the ends; others are skipped."""
+    whose = [bar and bar[2] and bar[2] + (n in enclosed,) for n, (_, bar, _) in enumerate(bars)]
     tasks = {}
-    for _, bar, others in bars:
-        if bar and bar[2]:
-            losses, longest, _, count = tasks.get(bar[2], (0, 0, 0, 0))
-            fresh = (losses + ("loss" in others), max(longest, bar[1]), bar[2][1], count + 1)
-            tasks[bar[2]] = fresh
+    for (_, bar, others), task in zip(bars, whose):
+        if task:
+            losses, longest, _, _, count = tasks.get(task, (0, 0, 0, 0, 0))
+            longest = max(longest, bar[1])
+            tasks[task] = losses + ("loss" in others), longest, not task[2], task[1], count + 1
     training = max(tasks, key=tasks.get) if tasks else ()
     rows, stated, epoch, last = [], [], 0, None
-    for number, bar, others in bars:
-        if bar is None or bar[2] != training:
+    for (number, bar, others), task in zip(bars, whose):
+        if bar is None or task != training:
             rows.append((number, bar and {"skipped": "not of training"}))
             continue
         if last and last["step"] == bar[0]["step"]:

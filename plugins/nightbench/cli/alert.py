@@ -31,6 +31,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint
 from nightbench.core.model.experiments import LIVE as LIVE_EXPERIMENTS
 from nightbench.core.model.experiments import ExperimentKind
+from nightbench.core.sentences import unplanned_sentences
 
 if TYPE_CHECKING:
     from nightbench.warehouse import Warehouse
@@ -55,7 +56,7 @@ def list_alerts(
     """List live alerts, worst first, one line for each cause."""
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
-        unmeasured = _unmeasured(warehouse)
+        unplanned = unplanned_sentences(warehouse.alerts.read("unmeasured_alerts"))
     if json:
         common.print_json(rows)
         return
@@ -64,18 +65,8 @@ def list_alerts(
         out.print("No alerts." if every else "No open alerts. To list closed alerts: --all")
         return
     out.print(common.table(*table_of(rows)))
-    for line in unmeasured.values():
-        say(line)
-
-
-def _unmeasured(warehouse: Warehouse) -> dict[int, str]:
-    """Return a line for each live alert that no night can end: its suite has no such case now."""
-    return {
-        row["alert_id"]: f"alert {row['alert_id']} stays open: suite {row['suite']} has not "
-        f"planned its case in the last {row['nights']} nights, since {row['planned_at']:%Y-%m-%d}. "
-        f"Put the case back, or close the alert: nightbench alert resolve {row['alert_id']}"
-        for row in warehouse.alerts.read("unmeasured_alerts")
-    }
+    for alert, sentence in unplanned.items():
+        say(f"alert {alert} stays open: {sentence}")
 
 
 @app.command()
@@ -214,11 +205,12 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         common.print_json(row | details)
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
+    unplanned = unplanned_sentences(warehouse.alerts.read("unmeasured_alerts"))
     lines = [
         f"Alert {alert}: {row['case_id']} on {row['cluster']}: {what(row)}",
         f"{state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
         row["sentence"],
-        *filter(None, [_unmeasured(warehouse).get(alert)]),
+        *filter(None, [unplanned.get(alert)]),
         *_runs(row),
         *_confirmation(row),
         *cause_of(row),

@@ -42,7 +42,13 @@ def nights(
     if json:
         common.print_json(rows)
     else:
-        _show(rows)
+        if rows:
+            _show(rows)
+        elif last is not None:
+            say(
+                f"No night was expected in the last {days} days; "
+                f"suites with a schedule: {last['suites']}."
+            )
         if problem is None and last is not None:
             say(f"checked {duration((now - last['checked_at']).total_seconds())} ago")
     if problem is not None:
@@ -65,9 +71,6 @@ def say_overdue() -> None:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        say("No night is expected: no suite has a schedule, or deadlines were not checked yet.")
-        return
     lines = (
         (
             f"{row['scheduled_at']:%Y-%m-%d %H:%M}",

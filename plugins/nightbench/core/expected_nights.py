@@ -182,8 +182,10 @@ def night_status(
     )
     done = next((run for run in own if run.loaded_at is not None and run.is_judged), None)
     if done is not None:
-        late = was_missing or (done.loaded_at is not None and done.loaded_at > night.due_at)
-        said = f"{done.run_id} was loaded at {clock(done.loaded_at or now)}"
+        loaded_at = done.loaded_at or now
+        late = was_missing or loaded_at > night.due_at
+        judged = " and judged too late" if late and loaded_at <= night.due_at else ""
+        said = f"{done.run_id} was loaded at {clock(loaded_at)}{judged}"
         return NightStatus(NightState.LATE if late else NightState.MET, said, done.run_id)
     if now < night.due_at:
         return NightStatus(NightState.WAITING, f"due by {clock(night.due_at)}")

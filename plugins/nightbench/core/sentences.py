@@ -3,8 +3,9 @@
 No program parses them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
+from typing import Any
 
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
@@ -82,3 +83,13 @@ _RELATIONS = {"faster": "faster than", "slower": "slower than", "same": "as fast
 def compared(b: str, verdict: str, a: str) -> str:
     """Return the verdict of a comparison as a sentence without its full stop."""
     return f"{b} is {_RELATIONS.get(verdict, f'{verdict} compared with')} {a}"
+
+
+def unplanned_sentences(rows: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """Return a sentence for each live alert that no night can end, from `unmeasured_alerts`."""
+    return {
+        row["alert_id"]: f"Suite {row['suite']} has not planned its case since "
+        f"{row['planned_at']:%Y-%m-%d}; nights without it: {row['nights']}. "
+        "Put the case back in the suite, or resolve the alert."
+        for row in rows
+    }

@@ -22,9 +22,17 @@ def load_references(connection: Connection, folder: Path | None = None) -> int:
     Returns:
         How many cells were new or different: 0 when it is called again.
     """
-    place = folder or statements.SQL / "references"
-    rows = [row for name in FILES for row in _read(place / name)]
+    rows = reference_rows(folder or statements.SQL / "references")
     return Repository(connection)._store("reference_result", rows, "reference_id")
+
+
+def reference_rows(folder: Path) -> list[dict[str, str | float | None]]:
+    """Return the rows of all files; one damaged file refuses them all.
+
+    Raises:
+        UserError: a file cannot be read; names it.
+    """
+    return [row for name in FILES for row in _read(folder / name)]
 
 
 def published_figures(document: str, figures: Collection[str]) -> list[dict[str, str]]:
@@ -35,21 +43,17 @@ def published_figures(document: str, figures: Collection[str]) -> list[dict[str,
 
 
 def _read(path: Path) -> list[dict[str, str | float | None]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path}: not found; the folder sql/ has to be whole.") from None
     rows: list[dict[str, str | float | None]] = []
-    for number, cells in enumerate(csv.DictReader(lines), start=2):
-        # What a cell is, apart from what it says: a corrected value keeps its identity.
-        described = {k: v for k, v in cells.items() if k not in ("value", "remark")}
-        identity = json.dumps(described, sort_keys=True)
-        try:
+    try:
+        text = path.read_text(encoding="utf-8")
+        for cells in csv.DictReader(text.splitlines(), strict=True):
+            # What a cell is, apart from what it says: a corrected value keeps its identity.
+            described = {k: v for k, v in cells.items() if k not in ("value", "remark")}
+            digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
             value = float(cells["value"]) if cells["value"] else None
-        except ValueError:
-            raise UserError(
-                f"{path}:{number}: column value: found {cells['value']!r}, expected a number"
-            ) from None
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        rows.append({**cells, "value": value, "reference_id": digest})
+            rows.append({**cells, "value": value, "reference_id": digest})
+    except (OSError, LookupError, ValueError, TypeError, csv.Error) as error:
+        raise UserError(f"{path}:{len(rows) + 2}: cannot be read ({error})") from error
+    if not rows or not text.endswith("\n"):
+        raise UserError(f"{path}: is cut off; expected lines with one cell for each column")
     return rows

@@ -16,7 +16,7 @@ from nightbench.config.validate import parsed
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.alerts import CauseEvidence
-from nightbench.core.sentences import evidence_sentence
+from nightbench.core.sentences import evidence_sentence, unplanned_sentences
 from nightbench.warehouse import Triage
 from nightbench.warehouse.alert_actions import (
     LIVE,
@@ -136,6 +136,9 @@ class AlertApi:
             evidence = [from_document(CauseEvidence, each) for each in row["evidence"] or ()]
             shown = AlertDetail.of(
                 row,
+                unplanned=unplanned_sentences(repository.read("unmeasured_alerts")).get(
+                    alert_id, ""
+                ),
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
                 events=repository.read("alert_events", alert_id=alert_id),
                 bisects=map(BisectSearch.of_row, repository.bisects(alert_id)),

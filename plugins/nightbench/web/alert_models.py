@@ -93,6 +93,8 @@ class OfferedAction(ApiModel):
 class AlertDetail(AlertRow):
     """An alert with its history, and what its reader may do with it."""
 
+    unplanned: str
+    """Why no night can end it: its suite has no such case now. Empty if it has."""
     evidence_sentences: list[str]
     """For and against its cause."""
     events: list[AlertEvent]

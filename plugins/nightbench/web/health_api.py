@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from nightbench.core.errors import ItemErrors
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.spool import Spool
@@ -83,25 +84,27 @@ class HealthApi:
 
 def node_activity(spool: Spool, runs: Iterable[Row]) -> Iterator[NodeActivity]:
     """Yield the cases under way of runs that may be, each with the nodes that it holds or wants."""
+    errors = ItemErrors()
     for run in runs:
         folder = spool.run(run["run_id"])
         for case_id in folder.case_ids():
-            case = folder.latest(case_id)
-            job = case.job() if case else None
-            progress = case.progress() if case else None
-            if case is None or job is None or progress is None or case.outcome() is not None:
-                continue
-            state = str(progress["state"])
-            yield NodeActivity(
-                cluster=run["cluster"],
-                run_id=run["run_id"],
-                case_id=case_id,
-                nodes=[node["name"] for node in job["nodes"]],
-                is_holding=state in HOLDING,
-                state=state,
-                message=str(progress.get("message") or ""),
-                repeat=progress.get("repeat"),
-                repeats=progress.get("repeats"),
-                since=case.prepared_at(),
-                at=datetime.fromisoformat(progress["at"]),
-            )
+            with errors.of(f"run {run['run_id']}, case {case_id}"):
+                case = folder.latest(case_id)
+                job = (case and case.job()) or {}
+                progress = (case and case.progress()) or {}
+                if not case or case.outcome() or not job.get("nodes") or not progress.get("at"):
+                    continue
+                state = str(progress.get("state"))
+                yield NodeActivity(
+                    cluster=run["cluster"],
+                    run_id=run["run_id"],
+                    case_id=case_id,
+                    nodes=[node["name"] for node in job["nodes"]],
+                    is_holding=state in HOLDING,
+                    state=state,
+                    message=str(progress.get("message") or ""),
+                    repeat=progress.get("repeat"),
+                    repeats=progress.get("repeats"),
+                    since=case.prepared_at(),
+                    at=datetime.fromisoformat(progress["at"]),
+                )

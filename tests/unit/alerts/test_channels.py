@@ -9,6 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from apprise.decorators import notify
 
 from nightbench.alerts import Picture, named, send
 from nightbench.core.errors import UserError
@@ -187,3 +188,13 @@ def test_channels_are_called_by_their_place(server):
     channels = [*named(["slack://a/b/c"]), *named([url_of(server)], "routes[1].alerts")]
     assert [channel.name for channel in channels] == ["alerts[0] slack", "routes[1].alerts[0] json"]
     assert send(channels[1:], "title", "body")[0].channel == "routes[1].alerts[0] json"
+
+
+def test_a_channel_whose_plugin_raises_keeps_nothing_from_the_others(server):
+    @notify(on="nightbenchraises")
+    def raises(*_words, **_more):
+        raise RuntimeError("hook/topsecret-token")
+
+    failed, arrived = send(["nightbenchraises://", url_of(server)], "title", "body")
+    assert (failed.sent, arrived.sent) == (False, True)
+    assert "topsecret" not in str(failed.error)

@@ -220,6 +220,14 @@ def test_how_a_night_stands(
     assert night_status(NIGHT, runs, now, **more).state is state
 
 
+def test_a_late_night_that_was_loaded_in_time_says_that_its_verdicts_were_late() -> None:
+    judged = night_status(NIGHT, [LOADED], AFTER, was_missing=True)
+    assert judged.sentence.endswith("was loaded at 2026-11-21 05:00 UTC and judged too late")
+    loaded = dataclasses.replace(LOADED, loaded_at=at("2026-11-21T08:00"))
+    late = night_status(NIGHT, [loaded], AFTER, was_missing=True)
+    assert late.sentence.endswith("was loaded at 2026-11-21 08:00 UTC")
+
+
 def test_it_says_what_is_missing() -> None:
     some = night_status(NIGHT, [RUN], AFTER)
     assert some.sentence == "2 of 3 cases of r1 have no result"

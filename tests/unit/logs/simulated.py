@@ -191,12 +191,14 @@ def deepspeed_pipeline(run: Training) -> Lines:
 def huggingface(run: Training) -> Lines:
     """Of the Trainer: its bar, losses, and another bar for each evaluation."""
     end = run.end
+    yield f"\r  0%|    | 0/{end} [00:00<?, ?it/s]", -1
     for n, (step, bar) in enumerate(_bars(run)):
         losses = f"{{'loss': 2.6, 'grad_norm': 1.8, 'epoch': {step / end:.2f}}}\n"
         yield f"\r{bar}" + (f"\n{losses}" if step % 10 == 0 else ""), step - 1
         if run.evaluated(n):
             draws = (f"\r {i}%|#   | {i}/100 [00:00<00:01, 99.00it/s]" for i in (10, 60, 100))
-            yield "".join(draws) + "\n{'eval_loss': 2.1, 'eval_runtime': 1.0}\n", -1
+            start = "\r 0%|    | 0/100 [00:00<?, ?it/s]"
+            yield start + "".join(draws) + "\n{'eval_loss': 2.1, 'eval_runtime': 1.0}\n", -1
     yield f"\r{' ' * 40}\n", -1
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from logs import reading, writers
 from logs.summary import summary
@@ -27,6 +27,10 @@ def trainings(draw: st.DrawFn) -> Training:
         evaluates=draw(st.sampled_from([0, 0, 2, 3])),
         epoch=every * draw(st.integers(4, 12)),
     )
+
+
+AS_EVALUATION = Training(steps=100, warmup=12, step_s=12.0, evaluates=2, epoch=40)
+"""The bars of its evaluations have the name and the number of steps of its own."""
 
 
 def _run(trainer: Trainer, run: Training) -> Training:
@@ -73,6 +77,10 @@ def _check(trainer: Trainer, run: Training, text: str, tmp_path: Any, **options:
 @pytest.mark.parametrize("name", TRAINERS)
 @settings(max_examples=25)
 @given(run=trainings())
+@example(run=AS_EVALUATION)
+@example(run=replace(AS_EVALUATION, warmup=2, step_s=0.05))
+@example(run=replace(AS_EVALUATION, evaluates=33))
+@example(run=Training(steps=6, every=1, warmup=1, step_s=0.05, batch=64, evaluates=2, epoch=6))
 def test_a_training_is_read_as_it_was(tmp_path_factory, name, run):
     trainer = TRAINERS[name]
     run = _run(trainer, run)

@@ -32,6 +32,14 @@ def test_a_run_that_is_made_up_for_by_day_is_skipped(spool: Spool, tmp_path: Pat
     assert spool.runs() == []
 
 
+def test_a_suite_without_hours_is_measured_whenever_its_dag_is_unpaused(
+    spool: Spool, tmp_path: Path
+) -> None:
+    files(tmp_path)
+    assert len(PlanOperator(task_id="plan", suite="short").execute(context())) == 2
+    assert len(spool.runs()) == 1
+
+
 def test_the_plan_defers_until_the_night_begins_and_then_stores_it(
     spool: Spool, tmp_path: Path
 ) -> None:

@@ -130,6 +130,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         <Confirmation alert={alert} />
       </Text>
       <Note status={alert.closed_at ? "info" : "error"}>{alert.sentence}</Note>
+      {alert.unplanned && <Note status="warning">This alert stays open. {alert.unplanned}</Note>}
       <Facts>
         <Fact name="State">
           <AlertState alert={alert} />
