@@ -163,9 +163,9 @@ comment on column raw.measurement.peak_allocator_bytes is
 comment on column raw.measurement.losses is
 'Losses that show how it trained, each with the lowest and the highest of the good repeats. '
 'Names: first; opening (first step of the window); mean (of its first mean_of steps); long (of its '
-'first 100); again (the first batch, after the window of so many steps). The value conditions is a checksum of CPUs, '
-'threads and variables. The value skipped counts updates without a step after an overflow. Null if '
-'a rank recorded none';
+'first 100); again (the first batch, after the window of so many steps). The value conditions is a '
+'checksum of CPUs, threads and variables. The value skipped counts updates without a step after an '
+'overflow. Null if a rank recorded none';
 comment on column raw.measurement.reported is
 'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '
 'own formula: by name, as printed, median of the repeats; null if none. Never judged';
@@ -408,7 +408,8 @@ create table raw.verdict (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
 create index verdict_by_series on raw.verdict (series_key, run_at desc);
-create index verdict_changed_training on raw.verdict (series_key, run_at) where training = 'changed';
+create index verdict_changed_training on raw.verdict (series_key, run_at)
+where training = 'changed';
 comment on table raw.verdict is 'Verdict of a run on a series, with the evidence in a sentence';
 comment on column raw.verdict.run_at is 'Start of the run; the month is the partition';
 comment on column raw.verdict.run_key is 'The run';
