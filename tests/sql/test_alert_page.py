@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import get_args
 
 import psycopg2
 import pytest
@@ -21,7 +22,6 @@ from nightbench.core.model.alerts import CauseEvidence
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse import alert_actions as actions
-from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
 
 BEARER = {"authorization": "Bearer abc.def"}
@@ -209,7 +209,24 @@ def test_what_is_offered_is_what_the_functions_allow(warehouse: Database, alert_
     assert allowed == {
         state: {action.name for action in actions.actions_for(state)} for state in actions.STATES
     }
-    assert tuple(actions.REASONS) == REASONS
+
+
+def test_a_reason_that_is_offered_is_one_that_the_warehouse_takes(
+    warehouse: Database, alert_id: int
+) -> None:
+    taken = []
+    for reason in (*actions.REASONS, "bored"):
+        with (
+            closing(connect(warehouse.triage)) as connection,
+            undone(connection),
+            suppress(psycopg2.errors.RaiseException),
+        ):
+            connection.cursor().execute(
+                "select triage.move_alert(%s, 'dismissed', 'ada', '', %s)", (alert_id, reason)
+            )
+            taken.append(reason)
+    assert taken == list(actions.REASONS)
+    assert get_args(actions.Dismissal.model_fields["reason"].annotation) == tuple(actions.REASONS)
 
 
 def test_the_page_s_roles_can_do_no_more(

@@ -14,12 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Wit
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.printable import UNSTORED, has_control_characters
-from nightbench.warehouse.alerts import MoveRefused, Triage
+from nightbench.warehouse.alerts import LIVE, MoveRefused, Triage
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
 """Reasons to dismiss an alert, with their labels."""
 
-LIVE = ("open", "acknowledged")
 STATES = (*LIVE, "resolved", "dismissed")
 
 LONGEST_SNOOZE = timedelta(days=366)

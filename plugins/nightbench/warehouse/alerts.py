@@ -16,9 +16,6 @@ from nightbench.warehouse.repository import Repository, Row
 LIVE = ("open", "acknowledged")
 """States of an alert that still need a user."""
 
-REASONS = ("false_alarm", "intended", "wont_fix")
-"""Why an alert is dismissed."""
-
 LARGEST = 2**63 - 1
 """Number of an alert: a bigint."""
 
@@ -188,7 +185,7 @@ class Triage(Repository):
         self._by = by
 
     def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
-        """Make an alert acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
+        """Make an alert acknowledged, resolved, dismissed (with one of `alert_actions.REASONS`), or open."""
         return self._call("move_alert", alert_id, to, self._by, why, reason)
 
     def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +15,15 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from nightbench.core.model import Cluster, KubernetesPolicy, Node
 from nightbench.gang.kubernetes_api import ApiAccess
 from nightbench.gang.pod_process import PROTOCOLS
+from nightbench.gang.pod_transport import PodTarget
 
 Document = dict[str, Any]
+
+CLUSTER = Cluster("pods", (Node("n1", "host-1", ""), Node("n2", "host-2", "")))
+POLICY = KubernetesPolicy(images={"fake": "registry.example.org/fake:1"}, wait_s=2.0)
 
 
 def running(pod: Document) -> Document:
@@ -258,3 +264,16 @@ async def _feed(socket: web.WebSocketResponse, stdin: asyncio.StreamWriter) -> N
             elif message.data[0] == 255:
                 stdin.close()
     stdin.close()
+
+
+def on(fake: FakeKubernetes, work: Callable[[dict[str, PodTarget]], Awaitable[Any]]) -> Any:
+    """Do some work with the nodes of `CLUSTER`, whose pods the server runs."""
+
+    async def run() -> Any:
+        async with fake.serving() as access:
+            names = ("n1", "n2")
+            return await work(
+                {name: PodTarget(name, access, POLICY, sys.executable) for name in names}
+            )
+
+    return asyncio.run(run())

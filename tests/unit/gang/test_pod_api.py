@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.jobs import sleeping_job
-from tests.unit.gang.fake_kubernetes import FakeKubernetes
-from tests.unit.gang.test_pods import CLUSTER, on
+from tests.unit.gang.fake_kubernetes import FakeKubernetes, on
 
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.gang import transport
@@ -22,16 +20,6 @@ from nightbench.gang.pods import GangPods
 from nightbench.gang.transport import shared_transport
 
 pytest.importorskip("kubernetes_asyncio")
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeKubernetes:
-    return FakeKubernetes(tmp_path)
-
-
-@pytest.fixture
-def job() -> JobSpec:
-    return sleeping_job(CLUSTER, nodes=2)
 
 
 def test_a_token_that_has_expired_is_renewed_once(fake: FakeKubernetes, tmp_path: Path) -> None:

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs import sleeping_job
-from tests.unit.gang.fake_kubernetes import FakeKubernetes, running, waiting
-from tests.unit.gang.test_pods import CLUSTER, on
+from tests.unit.gang.fake_kubernetes import FakeKubernetes, on, running, waiting
 
 from nightbench.core.model import JobSpec, ReasonCode
-from nightbench.gang import pods
 from nightbench.gang.errors import PodError, faults_of
 from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.pods import GangPods
 from nightbench.gang.transport import shared_transport
 
 pytest.importorskip("kubernetes_asyncio")
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeKubernetes:
-    return FakeKubernetes(tmp_path)
-
-
-@pytest.fixture
-def job() -> JobSpec:
-    return sleeping_job(CLUSTER, nodes=2)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "POLL_S", 0.01)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def event(pod: str, second: int, reason: str, message: str, *, new: bool = False) -> dict[str, Any]:

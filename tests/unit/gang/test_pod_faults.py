@@ -8,9 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.jobs import sleeping_job
-from tests.unit.gang.fake_kubernetes import FakeKubernetes, running, unschedulable
-from tests.unit.gang.test_pods import CLUSTER, POLICY, on
+from tests.unit.gang.fake_kubernetes import (
+    CLUSTER,
+    POLICY,
+    FakeKubernetes,
+    on,
+    running,
+    unschedulable,
+)
 
 from nightbench.core.model import CaseStatus, JobSpec, KubernetesPolicy, ReasonCode
 from nightbench.gang import case_runner, cleanup, pods, provisioning
@@ -21,21 +26,7 @@ from nightbench.gang.shipping import Shipment
 from nightbench.spool import Spool
 
 pytest.importorskip("kubernetes_asyncio")
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeKubernetes:
-    return FakeKubernetes(tmp_path)
-
-
-@pytest.fixture
-def job() -> JobSpec:
-    return sleeping_job(CLUSTER, nodes=2)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "POLL_S", 0.01)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 # --- the API server --------------------------------------------------------------------------

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 from tests.jobs import sleeping_job
-from tests.unit.gang.fake_kubernetes import FakeKubernetes
-from tests.unit.gang.test_pods import CLUSTER, on
+from tests.unit.gang.fake_kubernetes import CLUSTER, FakeKubernetes, on
 
 from nightbench.core.model import Cluster, JobSpec, KubernetesPolicy, Node, ReasonCode
 from nightbench.core.pod_manifests import pod, pod_group, rights
-from nightbench.gang import pods
 from nightbench.gang.errors import PodError
 from nightbench.gang.kubernetes_api import POD_GROUPS
 from nightbench.gang.pod_preflight import pod_preflight
@@ -24,6 +21,7 @@ from nightbench.gang.pods import GangPods
 from nightbench.nodes.pod_findings import pod_findings
 
 pytest.importorskip("kubernetes_asyncio")
+pytestmark = pytest.mark.usefixtures("quick")
 
 POLICY = KubernetesPolicy(
     images={"fake": "registry.example.org/fake:1"}, wait_s=2.0, pod_groups=True
@@ -31,16 +29,9 @@ POLICY = KubernetesPolicy(
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubernetes:
-    monkeypatch.setattr(pods, "POLL_S", 0.01)
-    found = FakeKubernetes(tmp_path)
-    found.pod_groups = {}
-    return found
-
-
-@pytest.fixture
-def job() -> JobSpec:
-    return sleeping_job(CLUSTER, nodes=2)
+def fake(fake: FakeKubernetes) -> FakeKubernetes:
+    fake.pod_groups = {}
+    return fake
 
 
 def grouped(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs import sleeping_job
 from tests.unit.gang.fake_kubernetes import (
+    POLICY,
     FakeKubernetes,
+    on,
     running,
     unschedulable,
     waiting,
@@ -21,7 +19,6 @@ from tests.unit.gang.fake_kubernetes import (
 from nightbench.core.model import (
     Cluster,
     JobSpec,
-    KubernetesPolicy,
     Node,
     ReasonCode,
 )
@@ -35,30 +32,6 @@ from nightbench.gang.transport import shared_transport
 from nightbench.nodes.pod_findings import pod_findings, quantity
 
 pytest.importorskip("kubernetes_asyncio")
-
-CLUSTER = Cluster("pods", (Node("n1", "host-1", ""), Node("n2", "host-2", "")))
-POLICY = KubernetesPolicy(images={"fake": "registry.example.org/fake:1"}, wait_s=2.0)
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeKubernetes:
-    return FakeKubernetes(tmp_path)
-
-
-@pytest.fixture
-def job() -> JobSpec:
-    return sleeping_job(CLUSTER, nodes=2)
-
-
-def on(fake: FakeKubernetes, work: Callable[[dict[str, PodTarget]], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
-        async with fake.serving() as access:
-            names = ("n1", "n2")
-            return await work(
-                {name: PodTarget(name, access, POLICY, sys.executable) for name in names}
-            )
-
-    return asyncio.run(run())
 
 
 def test_all_pods_run_and_are_deleted(fake: FakeKubernetes, job: JobSpec) -> None:
