@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 
@@ -124,6 +125,19 @@ def test_of_damaged_references_nothing_is_stored(tmp_path, name, damage):
         shutil.copy(SQL / "references" / each, tmp_path)
     DAMAGES[damage](tmp_path / name)
     with pytest.raises(UserError, match=name):
+        references.reference_rows(tmp_path)
+
+
+def test_a_reference_that_is_no_number_is_named_by_its_line(tmp_path):
+    for each in references.FILES:
+        shutil.copy(SQL / "references" / each, tmp_path)
+    path = tmp_path / references.FILES[0]
+    header, line, *rest = path.read_text().splitlines()
+    cells = dict(zip(header.split(","), next(csv.reader([line])), strict=True)) | {"value": "fast"}
+    with path.open("w", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([header.split(","), cells.values()])
+        stream.writelines(f"{each}\n" for each in rest)
+    with pytest.raises(UserError, match=r"\.csv:2: column value: found 'fast', expected a number"):
         references.reference_rows(tmp_path)
 
 

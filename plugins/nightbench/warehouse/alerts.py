@@ -185,7 +185,7 @@ class Triage(Repository):
         self._by = by
 
     def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
-        """Make an alert acknowledged, resolved, dismissed (with one of `alert_actions.REASONS`), or open."""
+        """Make an alert acknowledged, resolved, open, or dismissed with a reason of ACTIONS."""
         return self._call("move_alert", alert_id, to, self._by, why, reason)
 
     def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:

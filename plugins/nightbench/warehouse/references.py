@@ -43,17 +43,27 @@ def published_figures(document: str, figures: Collection[str]) -> list[dict[str,
 
 
 def _read(path: Path) -> list[dict[str, str | float | None]]:
-    rows: list[dict[str, str | float | None]] = []
     try:
         text = path.read_text(encoding="utf-8")
-        for cells in csv.DictReader(text.splitlines(), strict=True):
-            # What a cell is, apart from what it says: a corrected value keeps its identity.
-            described = {k: v for k, v in cells.items() if k not in ("value", "remark")}
-            digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
-            value = float(cells["value"]) if cells["value"] else None
-            rows.append({**cells, "value": value, "reference_id": digest})
-    except (OSError, LookupError, ValueError, TypeError, csv.Error) as error:
-        raise UserError(f"{path}:{len(rows) + 2}: cannot be read ({error})") from error
+        table = csv.DictReader(text.splitlines(), strict=True)
+        rows = [_row(f"{path}:{line}", cells) for line, cells in enumerate(table, start=2)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
     if not rows or not text.endswith("\n"):
         raise UserError(f"{path}: is cut off; expected lines with one cell for each column")
     return rows
+
+
+def _row(place: str, cells: dict[str, str]) -> dict[str, str | float | None]:
+    if None in (*cells, *cells.values()) or "value" not in cells:
+        raise UserError(f"{place}: expected one cell for each column, of which one is value")
+    # What a cell is, apart from what it says: a corrected value keeps its identity.
+    described = {k: v for k, v in cells.items() if k not in ("value", "remark")}
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+    try:
+        value = float(cells["value"]) if cells["value"] else None
+    except ValueError:
+        raise UserError(
+            f"{place}: column value: found {cells['value']!r}, expected a number"
+        ) from None
+    return {**cells, "value": value, "reference_id": digest}

@@ -19,14 +19,13 @@ from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence, unplanned_sentences
 from nightbench.warehouse import Triage
 from nightbench.warehouse.alert_actions import (
-    LIVE,
     REASONS,
     STATES,
     Action,
     actions_for,
     apply_change,
 )
-from nightbench.warehouse.alerts import worst_first
+from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList

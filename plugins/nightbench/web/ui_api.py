@@ -14,8 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
 from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
-from nightbench.warehouse.alert_actions import LIVE
-from nightbench.warehouse.alerts import worst_first
+from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.errors import BadInput, NotFound
