@@ -18,7 +18,8 @@ GFLAGS = (
     "-max_body_size=314217728 -bthread_concurrency=40 -socket_max_unwritten_bytes=2048000000 "
     "-max_connection_pool_size=1950 -pserver_push_dense_merge_limit=0"
 )
-"""The client's own, and the last: a trainer sends each dense gradient. Else it waits for 13."""
+"""The client's own flags, and a last one: each dense gradient is sent. By default the client
+collects 13 before it sends any, so that a window of fewer steps trains no dense weight."""
 
 
 def Trainer(context, network, data):
