@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 COMMAND = [sys.executable, "-c", "from nightbench.cli.entry import main; main()"]
 LIMIT_S = 580.0
@@ -100,11 +101,11 @@ def _server() -> socket.socket:
             start_new_session=True,
         )
 
-    def end() -> None:
+    def close() -> None:
         ours.close()
         server.wait()
 
-    atexit.register(end)
+    atexit.register(close)
     return ours
 
 
@@ -115,7 +116,8 @@ def _serve() -> None:
     from nightbench.cli.main import app
     from nightbench.config.catalog import load_catalog
 
-    get_command(app).load_all()
+    commands: Any = get_command(app)
+    commands.load_all()
     for name in MODULES:
         importlib.import_module(f"nightbench.{name}")
     # What it reads of each file it keeps.
@@ -142,7 +144,7 @@ def _serve() -> None:
         waiting -= {each for each in waiting if os.waitpid(each, os.WNOHANG)[0]}
 
 
-def _call(asked: dict, out: int, err: int, answers: int) -> None:
+def _call(asked: dict[str, Any], out: int, err: int, answers: int) -> None:
     """In a child of the server: run the command in one of its own, and tell how it ended."""
     pid = os.fork()
     if pid:

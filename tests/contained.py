@@ -52,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
         # CPU for each `nightbench`, and ten for each worker, whose assertions pytest rewrites.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         env["PATH"] = without_shims(env.get("PATH", os.defpath))
-        child = os.posix_spawn(argv[0], argv, env, setsigmask=(), setsigdef=(signal.SIGINT,))
+        child = os.posix_spawn(argv[0], list(argv), env, setsigmask=(), setsigdef=(signal.SIGINT,))
         status = None
         while status is None:
             told = signal.sigwaitinfo(SIGNALS)

@@ -42,7 +42,12 @@ def gang_job(
             there[role, node] += 1
             name, measured = f"{role}-{rank}", role == "trainer"
             processes.append(Process(name, role, rank, node, place, measured=measured))
-    axes = {"nodes": len(nodes), "trainers": trainers, "pservers": pservers, "sync": sync}
+    axes: dict[str, Any] = {
+        "nodes": len(nodes),
+        "trainers": trainers,
+        "pservers": pservers,
+        "sync": sync,
+    }
     job = JobSpec(
         run_id="r1",
         case=Case("sleep", line, strategy, **axes),

@@ -28,9 +28,9 @@ def make_wheel(folder: Path, name: str, version: str, body: str = "", ballast: i
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = ""
-    for path, content in files.items():
+    for inner, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
-        record += f"{path},sha256={digest.decode()},{len(content)}\n"
+        record += f"{inner},sha256={digest.decode()},{len(content)}\n"
     files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import programs
@@ -61,7 +62,7 @@ class SshNodes:
         """The common port."""
         return next(iter(self.targets.values())).port
 
-    def with_target(self, node: str, **changes: object) -> dict[str, SshTarget]:
+    def with_target(self, node: str, **changes: Any) -> dict[str, SshTarget]:
         """The targets with one of them changed."""
         return {**self.targets, node: replace(self.targets[node], **changes)}
 
@@ -141,7 +142,7 @@ def nodes_of_both_kinds(*marks: pytest.MarkDecorator) -> Callable[..., Iterator[
     def nodes(
         request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[SshNodes]:
-        start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
+        start = local_nodes if request.param == "local" else openssh_nodes
         with start(tmp_path_factory.mktemp(request.param)) as found:
             yield found
 

@@ -211,11 +211,11 @@ def ask(warehouse: Database) -> Iterator[Ask]:
             edited = re.compile(rf"^ {{8}}.* as {column}(,?)$", re.MULTILINE)
             question, found = edited.subn(f"        {value} as {column}\\1", question, count=1)
             assert found == 1, f"{name}.sql: `chosen` has no {column}"
-        with connection.cursor(cursor_factory=RealDictCursor) as cursor:
+        with analyst.cursor(cursor_factory=RealDictCursor) as cursor:
             cursor.execute(question)
             return [dict(row) for row in cursor.fetchall()]
 
-    with closing(connect(warehouse.reader)) as connection:
+    with closing(connect(warehouse.reader)) as analyst:
         yield answer
 
 

@@ -46,14 +46,19 @@ class Given:
     build = PYTORCH
 
     def case(self, nodes: int = 1, **axes: Any) -> Case:
-        given = {"workload": "resnet50_v1.5", "framework": "pytorch", "scale": "smoke"} | axes
+        given: dict[str, Any] = {
+            "workload": "resnet50_v1.5",
+            "framework": "pytorch",
+            "scale": "smoke",
+            "batch_size_per_device": 2,
+        } | axes
         strategy = given.pop("strategy", Strategy.COLLECTIVE)
         trainers = given.pop("trainers", nodes)
         return Case(
             strategy=strategy,
             nodes=nodes,
             trainers=trainers,
-            **{"batch_size_per_device": 2} | given,
+            **given,
         )
 
     def run(self, night: int = 0, suite: str = "demo", cluster: str = "local", **more: Any) -> Run:

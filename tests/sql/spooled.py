@@ -70,7 +70,7 @@ def plan(
                 (process,),
                 parameters=None,
                 converges=False,
-                units_per_trainer_step=each.batch_size_per_device,
+                units_per_trainer_step=int(each.batch_size_per_device),
             )
             for each in cases
         ),
@@ -144,7 +144,7 @@ def _result(
     run: Run, case: Case, repeat: int, throughput: float, wall_factor: float, version: str
 ) -> dict[str, Any]:
     # A little apart, as repeats are: the median is the figure asked for.
-    lap = case.batch_size_per_device / (throughput * (1 + 0.002 * (repeat - 2)))
+    lap = int(case.batch_size_per_device) / (throughput * (1 + 0.002 * (repeat - 2)))
     wall = lap * STEPS * wall_factor
     return {
         "schema": "nightbench.result/1",
