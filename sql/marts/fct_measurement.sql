@@ -96,7 +96,7 @@ comment on view marts.fct_measurement is
 comment on column marts.fct_measurement.throughput is
 'Median over n repeats, units of work per second; the unit stands in unit';
 comment on column marts.fct_measurement.is_batch_found is
-'The case says max: batch_size_per_device is the largest that fitted in this run';
+'Whether the case has max: batch_size_per_device is then the largest batch that fitted in this run';
 comment on column marts.fct_measurement.minibatches_per_s is 'throughput / global_batch_size';
 comment on column marts.fct_measurement.spread is '(throughput_max - throughput_min) / throughput';
 comment on column marts.fct_measurement.speedup is
@@ -104,7 +104,8 @@ comment on column marts.fct_measurement.speedup is
 comment on column marts.fct_measurement.efficiency is 'speedup / (ranks / ranks of the baseline)';
 comment on column marts.fct_measurement.time_to_first_step_s is
 'Process start to the end of the first step, seconds';
-comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
+comment on column marts.fct_measurement.peak_resident_bytes is
+'Largest resident memory of a rank, bytes';
 comment on column marts.fct_measurement.sent_bytes_per_step is
 'Bytes that a rank sends in a step, the largest rank''s; null where the line does not '
 'count them';
@@ -119,8 +120,8 @@ comment on column marts.fct_measurement.energy_absent is
 comment on column marts.fct_measurement.tokens_per_s is
 'Tokens per second of all devices; null for what is no language model';
 comment on column marts.fct_measurement.model_flops_per_s is
-'FLOP/s that the model''s mathematics need, forward and backward, of all devices; nothing that is '
-'computed again; null where the workload states none';
+'Model FLOP/s of all devices, forward and backward, without recomputation; null if the '
+'workload states no FLOPs';
 comment on column marts.fct_measurement.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column marts.fct_measurement.tflops_per_device is
 'model_flops_per_s / trainers, in TFLOP/s';
@@ -134,20 +135,23 @@ comment on column marts.fct_measurement.reported is
 comment on column marts.fct_measurement.losses is
 'Losses that show how it trained, by name, each with the lowest and the highest of the repeats';
 comment on column marts.fct_measurement.is_synthetic is
-'Measured with synthetic data: mark it whenever it is shown next to a published real-data value';
+'Whether the input data were synthetic; mark such a value if you show it next to a published '
+'value for real data';
 comment on column marts.fct_measurement.axes is
-'Every axis of the case by name; two rows do equal work where these agree but for one';
+'Every axis of the case by name; two rows do equal work if only one axis differs';
 comment on column marts.fct_measurement.is_private_build is
-'Its build was named for this run and is not the suite''s own: no part of the series'' history';
+'Whether the build was named for this run and replaced the suite''s build; such a result is '
+'not part of the history';
 comment on column marts.fct_measurement.untried is
 'Why this configuration was untried on such devices. Do not quote it as what the line can do '
 'before it has passed the acceptance test of the cluster with this build and driver';
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';
-comment on column marts.fct_measurement.is_imported is 'From a site''s older results';
+comment on column marts.fct_measurement.is_imported is
+'Whether the result was imported from older results';
 comment on column marts.fct_measurement.batch_size_per_device is
-'Samples in a step of one trainer; what was found where the case says max';
+'Samples in a step of one trainer; if the case has max, the batch size that was found';
 comment on column marts.fct_measurement.global_batch_size is 'Samples in a step of all trainers';
 comment on column marts.fct_measurement.definition_digest is
 'Digest of workload and protocol; a change starts a new segment of the history; null where unknown';

@@ -48,6 +48,6 @@ comment on column marts.fct_repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch, mean over the window; '
 'null for synthetic data';
 comment on column marts.fct_repeat.power_w is
-'Mean power of all devices in the windows, W; null where it is not known';
+'Mean power of all devices in the measurement windows, W; null if unknown';
 comment on column marts.fct_repeat.reasons is
-'Why it does not count, as data; marts.fct_reason has a row for each';
+'Reasons why the repeat does not count; marts.fct_reason has a row for each';

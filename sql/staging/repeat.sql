@@ -40,4 +40,4 @@ inner join raw.run as r on e.run_key = r.run_key and e.run_at = r.started_at
 inner join raw.series as s on e.series_key = s.series_key;
 
 comment on view staging.repeat is 'One row per repeat, of every generation';
-comment on column staging.repeat.is_quarantined is 'A check refused it';
+comment on column staging.repeat.is_quarantined is 'A check rejected the repeat';

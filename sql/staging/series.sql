@@ -42,8 +42,9 @@ inner join raw."case" as c on s.case_key = c.case_key;
 
 comment on view staging.series is 'One row per series: a case on a cluster, with all its axes';
 comment on column staging.series.global_batch_size is
-'Samples in a step of all trainers; null where the case says max';
+'Samples in a step of all trainers; null if the case has max';
 comment on column staging.series.mode is
-'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
-'layout, compression, how work is split, what is kept and tuning, such as `single bf16 xla`';
-comment on column staging.series.is_synthetic is 'Made from synthetic data';
+'Strategy, then all values that are not the default of synchronisation, precision, compiler, '
+'execution, layout, compression, how work is split, what is kept and tuning, such as `single '
+'bf16 xla`';
+comment on column staging.series.is_synthetic is 'Whether the result is from synthetic data';
