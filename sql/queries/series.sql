@@ -103,22 +103,30 @@ wanted as (
 
 select
     w.case_id,
-    m.run_at as at,
     m.run_at >= :before as is_tonight,
-    m.losses,
+    m.throughput,
+    m.losses::text as losses,
+    m.run_at as at,
     m.framework_version as version,
     b.build_id,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
     m.found_batch_size as batch_size,
-    m.is_changed,
-    m.throughput
+    m.is_changed
 from wanted as w
 cross join
     lateral (
         with night as not materialized (
             select
-                n.*,
+                n.run_at,
+                n.run_key,
+                n.build_key,
+                n.losses,
+                n.framework_version,
+                n.fingerprint_id,
+                n.definition_digest,
+                n.found_batch_size,
+                n.throughput,
                 not n.run_at <@ w.accepted
                 and exists (
                     select 1
@@ -169,13 +177,26 @@ cross join
         )
         union all
         select
-            n.*,
+            n.run_at,
+            n.run_key,
+            n.build_key,
+            n.losses,
+            n.framework_version,
+            n.fingerprint_id,
+            n.definition_digest,
+            n.found_batch_size,
+            n.throughput,
             false as is_changed
         from raw.measurement as n
-        inner join raw.run as tonight on n.run_key = tonight.run_key
         where
-            tonight.run_id = :run_id
-            and n.run_at = tonight.started_at
+            n.run_key = (
+                select r.run_key from raw.run as r
+                where r.run_id = :run_id
+            )
+            and n.run_at = (
+                select r.started_at from raw.run as r
+                where r.run_id = :run_id
+            )
             and n.series_key = w.series_key
             and n.is_good
     ) as m

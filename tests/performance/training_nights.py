@@ -19,6 +19,7 @@ import random
 import sys
 import time
 from collections.abc import Collection, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,12 @@ def main(words: list[str]) -> int:
     given = parser.parse_args(words)
     began = time.monotonic()
     record = given.record
+    python_of = cache(partial(build_environment, given.environments))
     lines = record.read_text().splitlines() if record and record.exists() else []
     for case in _chosen(given, {json.loads(line)["case"] for line in lines}):
         if time.monotonic() > began + 60 * given.minutes:
             break
-        row = json.dumps(judged(case, build_environment(given.environments, case.framework)))
+        row = json.dumps(judged(case, python_of(case.framework)))
         print(row, flush=True)
         if record:
             with record.open("a") as stream:
