@@ -1,6 +1,7 @@
 """Series: their medians and verdicts over the nights, noise and drift."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.detection.training import Range, TrainingNight
 from nightbench.warehouse.repository import Repository, Row
 
 _NAMES = ("case_id", "cluster", "run_id")
@@ -90,9 +92,11 @@ class SeriesRepository(Repository):
         before: datetime,
         max_nights: int,
         max_changed: int,
-    ) -> list[Row]:
-        """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
-        return self.read(
+    ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
+        """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
+        # Most nights of a series repeat the losses of another: each text is parsed once.
+        parsed: dict[str | None, Mapping[str, Range] | None] = {None: None}
+        for case_id, is_tonight, throughput, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
             cluster=cluster,
@@ -100,7 +104,10 @@ class SeriesRepository(Repository):
             before=before,
             max_nights=max_nights,
             max_changed=max_changed,
-        )
+        ):
+            if text not in parsed:
+                parsed[text] = {name: tuple(ends) for name, ends in json.loads(text).items()}
+            yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
 
     def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
         """The nights before a run in which a case trained as before: rows of `same_training`."""
