@@ -42,8 +42,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     ):
         case_id, is_tonight = row.pop("case_id"), row.pop("is_tonight")
         speed = row.pop("throughput")
-        losses = row["losses"] and {name: tuple(ends) for name, ends in row["losses"].items()}
-        night = TrainingNight(**row | {"losses": losses})
+        night = TrainingNight(**row)
         if is_tonight:
             tonight[case_id], speeds[case_id] = night, speed
         else:

@@ -5,6 +5,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from nightbench.core.documents import stored_document
 from nightbench.core.model import (
     THROUGHPUT,
     HistoryPoint,
@@ -92,7 +93,7 @@ class SeriesRepository(Repository):
         max_changed: int,
     ) -> list[Row]:
         """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
-        return self.read(
+        rows = self.read(
             "training_nights",
             case_ids=list(case_ids),
             cluster=cluster,
@@ -101,10 +102,11 @@ class SeriesRepository(Repository):
             max_nights=max_nights,
             max_changed=max_changed,
         )
+        return [row | {"losses": _losses(row)} for row in rows]
 
     def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
         """The nights before a run in which a case trained as before: rows of `same_training`."""
-        return self.read(
+        rows = self.read(
             "same_training",
             case_id=case.case_id,
             cluster=run.cluster,
@@ -112,6 +114,7 @@ class SeriesRepository(Repository):
             definition_digest=case.definition_digest,
             max_nights=max_nights,
         )
+        return [row | {"losses": found} for row in rows if (found := _losses(row))]
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -227,3 +230,9 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     if not metric.has_spread:
         named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
+
+
+def _losses(row: Row) -> Mapping[str, tuple[float, float]] | None:
+    """Return the losses of a night by name; None where it has none that can be read."""
+    of = "losses of {}, night {}".format(row.get("case_id", "a case"), row.get("at", "before"))
+    return row["losses"] and stored_document(dict[str, tuple[float, float]], row["losses"], of)
