@@ -25,6 +25,7 @@ ELSEWHERE = {
     "test_kubernetes_airflow.py": "Kubernetes",
     "test_kubernetes_faults.py": "Kubernetes",
     "test_kubernetes_groups.py": "Kubernetes 1.36 with PodGroups",
+    "test_kubernetes_kueue.py": "Kubernetes 1.27 or newer with Kueue",
     "test_night.py": "a quarter of an hour",
     "test_reference_nights.py": "a machine without other work",
     "test_slurm.py": "Slurm",
