@@ -212,12 +212,8 @@ order by change, case_id;
 -- The latest confirmation of each alert, of the run that it is news of or a later one.
 select distinct on (c.alert_id)
     c.alert_id,
-    c.result ->> 'outcome' as outcome,
-    c.result ->> 'sentence' as sentence,
-    (c.result ->> 'ratio')::double precision as ratio,
-    (c.result ->> 'low')::double precision as low,
-    (c.result ->> 'high')::double precision as high,
-    (c.result ->> 'rounds')::integer as rounds
+    c.name,
+    c.result
 from raw.experiment as c
 inner join raw.alert as a on c.alert_id = a.alert_id
 inner join raw.run as doubted on c.run_id = doubted.run_id

@@ -6,7 +6,8 @@ from typing import Any
 
 import psycopg2.errors
 
-from nightbench.core.model.alerts import Confirmation, ConfirmationResult
+from nightbench.core.documents import stored_document
+from nightbench.core.model.alerts import Confirmation
 from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.warehouse.alerts import LARGEST, MoveRefused
 from nightbench.warehouse.connection import Connection
@@ -59,11 +60,12 @@ class ExperimentRepository(Repository):
 
     def latest_confirmations(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
-        found = {}
-        for row in self.read("alert_confirmations", alert_ids=alert_ids):
-            alert_id, outcome = row.pop("alert_id"), ConfirmationResult(row.pop("outcome"))
-            found[alert_id] = Confirmation(outcome=outcome, **row)
-        return found
+        rows = self.read("alert_confirmations", alert_ids=alert_ids)
+        read = {
+            row["alert_id"]: stored_document(Confirmation, row["result"], row["name"])
+            for row in rows
+        }
+        return {alert_id: found for alert_id, found in read.items() if found}
 
     def spent(self) -> dict[tuple[str, str], float]:
         """(cluster, person) -> seconds that experiments of the last 24 hours have measured."""

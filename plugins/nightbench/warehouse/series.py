@@ -6,6 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from nightbench.core.documents import stored_document
 from nightbench.core.model import (
     THROUGHPUT,
     HistoryPoint,
@@ -100,12 +101,12 @@ class SeriesRepository(Repository):
             max_changed=max_changed,
         ):
             if text not in parsed:
-                parsed[text] = {name: tuple(ends) for name, ends in json.loads(text).items()}
+                parsed[text] = _losses(json.loads(text), case_id, at)
             yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
 
     def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
         """The nights before a run in which a case trained as before: rows of `same_training`."""
-        return self.read(
+        rows = self.read(
             "same_training",
             case_id=case.case_id,
             cluster=run.cluster,
@@ -113,6 +114,11 @@ class SeriesRepository(Repository):
             definition_digest=case.definition_digest,
             max_nights=max_nights,
         )
+        return [
+            row | {"losses": found}
+            for row in rows
+            if (found := _losses(row["losses"], case.case_id, row["run_id"]))
+        ]
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -228,3 +234,10 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     if not metric.has_spread:
         named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
+
+
+def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
+    """Return the losses of a night by name; None where it has none that can be read."""
+    if document is None:
+        return None
+    return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")

@@ -37,6 +37,7 @@ from nightbench.web.experiment_models import (
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
 from nightbench.web.run_api import OpenSpool
+from nightbench.web.ui_models import first_readable
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class ExperimentApi:
         bisect = None
         if row["kind"] == ExperimentKind.BISECT:
             found = files["result"] if files else row["result"]
-            bisect = BisectSearch.of_row({**row, "result": found})
+            bisect = first_readable(BisectSearch.of_row, {**row, "result": found})
         detail = ExperimentDetail.of(
             self._document(request, row, places),
             is_measured=files and files["is_measured"],
