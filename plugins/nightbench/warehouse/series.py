@@ -1,6 +1,7 @@
 """Series: their medians and verdicts over the nights, noise and drift."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.detection.training import Range, TrainingNight
 from nightbench.warehouse.repository import Repository, Row
 
 _NAMES = ("case_id", "cluster", "run_id")
@@ -91,9 +93,11 @@ class SeriesRepository(Repository):
         before: datetime,
         max_nights: int,
         max_changed: int,
-    ) -> list[Row]:
-        """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
-        rows = self.read(
+    ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
+        """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
+        # Most nights of a series repeat the losses of another: each text is parsed once.
+        parsed: dict[str | None, Mapping[str, Range] | None] = {None: None}
+        for case_id, is_tonight, throughput, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
             cluster=cluster,
@@ -101,8 +105,10 @@ class SeriesRepository(Repository):
             before=before,
             max_nights=max_nights,
             max_changed=max_changed,
-        )
-        return [row | {"losses": _losses(row)} for row in rows]
+        ):
+            if text not in parsed:
+                parsed[text] = _losses(json.loads(text), f"losses of {case_id} on {at}")
+            yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
 
     def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
         """The nights before a run in which a case trained as before: rows of `same_training`."""
@@ -114,7 +120,8 @@ class SeriesRepository(Repository):
             definition_digest=case.definition_digest,
             max_nights=max_nights,
         )
-        return [row | {"losses": found} for row in rows if (found := _losses(row))]
+        read = [row | {"losses": _losses(row["losses"], row["run_id"])} for row in rows]
+        return [row for row in read if row["losses"]]
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -232,7 +239,6 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
 
 
-def _losses(row: Row) -> Mapping[str, tuple[float, float]] | None:
-    """Return the losses of a night by name; None where it has none that can be read."""
-    of = "losses of {}, night {}".format(row.get("case_id", "a case"), row.get("at", "before"))
-    return row["losses"] and stored_document(dict[str, tuple[float, float]], row["losses"], of)
+def _losses(document: Any, of: str) -> Mapping[str, Range] | None:
+    """Return losses by name; None if they cannot be read."""
+    return stored_document(dict[str, Range], document, of)
