@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from logs.lines import LogError, Row, split_lines
-from logs.records import FAR_OFF, LeftOut, Record, drop_far_off, record_of, unit_and_device
+from logs.records import DAMAGED, FAR_OFF, LeftOut, Record, drop_far_off, record_of, unit_and_device
 from logs.steps import State, last_run, number_steps
 from logs.templates import TemplateFormat
 from logs.writers import OTHER_PROCESS, chosen_writer, tags_of
@@ -211,7 +211,8 @@ def _refuse_damage(
     lines: Sequence[str],
 ) -> None:
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
-    advice = "" if kept else _other_formats(name, lines[-MOST_EXAMINED:])
+    of_another = not kept and not set(left_out) - {CUT_OFF, DAMAGED}
+    advice = _other_formats(name, lines[-MOST_EXAMINED:]) if of_another else ""
     if not kept and not lost:
         raise LogError(
             "no line of it states a step; expected {} ({}){}".format(name, module.TITLE, advice)
