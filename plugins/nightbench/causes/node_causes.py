@@ -169,7 +169,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(4, controls_text(dropped))
         if facts.change is not None and not explain_loss(facts, dropped):
             cause.add_against(
-                2, f"but by {largest_loss(dropped):.0%} at most; the series by {-facts.change:.0%}"
+                2, f"only by {largest_loss(dropped):.0%}, but the series by {-facts.change:.0%}"
             )
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
@@ -181,9 +181,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
         if steady:
-            cause.add_against(
-                1, f"steady control measurements: {shortened(c.label for c in steady)}"
-            )
+            cause.add_against(1, f"did not drop: {shortened(c.label for c in steady)}")
     else:
         return None
     nodes = frozenset(node for name in names for node in name.split("+"))
@@ -333,8 +331,7 @@ def _weigh_heat(facts: CauseFacts, cause: PossibleCause) -> None:
     was, now = _median_drift(facts.good), _median_drift(facts.bad)
     if was is not None and now is not None and now - was > HEAT_DRIFT:
         cause.add_for(
-            1,
-            f"steps become slower within a repeat, like with heat ({now:+.1%}, before {was:+.1%})",
+            1, f"steps slow down within a repeat, as with heat ({now:+.1%}, before {was:+.1%})"
         )
     there = count(peers_on(facts, frozenset(cause.name.split(", "))))
     weigh_peers(cause, there, SAME_NODES, dropped=None)

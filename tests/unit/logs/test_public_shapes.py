@@ -61,6 +61,30 @@ def validated_paddle() -> Iterator[str]:
         yield f"12:00:00 INFO: valid step:{i}   loss: 5481.1 batch_cost: 0.02791 s, {said}"
 
 
+def recommended_paddle() -> Iterator[str]:
+    """PaddleRec: the first line of an epoch is divided by 500, and an inference follows."""
+    said = "avg_reader_cost: 0.0001 sec, avg_batch_cost: {:.5f} sec, avg_samples: {:.5f}, ips: {}"
+    for epoch in range(3):
+        for i in range(0, 2000, 500):
+            steps = 1 if i else 500
+            cost = said.format(0.5 / steps, 1024 / steps, "2048.00000 ins/s")
+            yield f"2032-04-12 - INFO - epoch: {epoch}, batch_id: {i}, loss:0.5009312, {cost}"
+    for epoch in range(2, 4):
+        cost = said.format(0.0019, 1024, "7184.45 ins/s")
+        yield f"2032-04-12 - INFO - epoch: {epoch}, batch_id: 0, AUC: 0.93,ACC: 0.89, {cost}"
+
+
+def gnmt() -> Iterator[str]:
+    for i in range(0, 400, 10):
+        yield f"0: TRAIN [0][{i}/400]\tTime 0.174 (0.155)\tData 1.5e-04 (5.7e-04)\tTok/s 96219 (9)"
+        yield f"0: VALIDATION [0][{i}/400]\tTime 0.074 (0.055)\tData 1.5e-04 (5.7e-04)"
+
+
+def epochs_with_their_number() -> Iterator[str]:
+    for i in range(0, 120, 10):
+        yield f"Epoch: [1/400][{i:3d}/120]\tTime  1.778 ( 2.807)\tData  0.001 ( 0.788)\tLoss 2.4"
+
+
 def bars_before_the_training() -> Iterator[str]:
     yield "\r".join(
         f"Map: {k}%|█ | {k * 100}/10000 [00:{k // 10:02d}<00:09, 1000.0 examples/s]"
@@ -105,6 +129,9 @@ def epochs_of_mlperf() -> Iterator[str]:
         ("torchtitan", eight_ranks, {"throughput": 10050, "per_device": True, "lines": 40}),
         ("gluon", speed_of_four_metrics, {"throughput": 47.3, "lines": 20}),
         ("paddle", validated_paddle, {"throughput": 121.41242, "step_s": 0.08779, "lines": 30}),
+        ("paddle", recommended_paddle, {"throughput": 2048, "step_s": 0.5, "lines": 9}),
+        ("pytorch_examples", gnmt, {"step_s": 0.174, "lines": 40}),
+        ("pytorch_examples", epochs_with_their_number, {"step_s": 1.778, "lines": 12}),
         ("huggingface", bars_before_the_training, {"step_s": 2.0, "lines": 60}),
         ("mlperf", epochs_of_mlperf, {"throughput": 2000, "step_s": 0.125, "lines": 5}),
     ],
@@ -117,6 +144,21 @@ def test_what_is_read_is_what_the_log_states(format_, lines, right, tmp_path):
         figure = found[key]
         median = figure["median"] if isinstance(figure, dict) else figure
         assert median == pytest.approx(value), key
+
+
+@pytest.mark.parametrize(
+    ("format_", "lines", "advice"),
+    [
+        ("mlperf", speed_of_four_metrics, "Lines look like gluon. The format regex reads any line"),
+        ("pytorch_examples", neox, "Lines look like megatron."),
+        ("gluon", lambda: ["nothing of a training"], r"GluonCV\). The format regex reads any line"),
+    ],
+)
+def test_a_log_of_another_trainer_is_refused_with_its_format(format_, lines, advice, tmp_path):
+    path = tmp_path / "input.log"
+    path.write_text("\n".join(lines()) + "\n")
+    with pytest.raises(reading.LogError, match=advice):
+        summary(format_, str(path), {}, 20)
 
 
 @pytest.mark.parametrize(
