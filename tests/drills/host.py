@@ -248,7 +248,6 @@ class Host:
             "KbdInteractiveAuthentication": "no",
             "UsePAM": "no",
             "MaxSessions": 64,
-            "Subsystem": "sftp internal-sftp",
             **self._sshd,
         }
         text = "".join(f"{key} {value}\n" for key, value in lines.items())
@@ -272,7 +271,7 @@ class Host:
         """Kill the server and every session's process of it; what they started goes on."""
         for pid in self.processes():
             with contextlib.suppress(OSError):
-                if Path(f"/proc/{pid}/comm").read_text().strip() in ("sshd", "sftp-server"):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == "sshd":
                     os.kill(pid, signal.SIGKILL)
         self.path("/run/sshd.pid").unlink(missing_ok=True)
 

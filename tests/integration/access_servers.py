@@ -29,7 +29,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 """
-DEFAULTS = "MaxStartups 100\nMaxSessions 64\nSubsystem sftp internal-sftp\n"
+DEFAULTS = "MaxStartups 100\nMaxSessions 64\n"
 
 
 def keygen(path: Path, *words: str) -> Path:

@@ -41,7 +41,6 @@ UsePAM no
 StrictModes no
 MaxStartups 100
 MaxSessions 64
-Subsystem sftp internal-sftp
 """
 
 

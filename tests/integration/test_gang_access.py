@@ -239,7 +239,7 @@ async def test_a_server_that_requires_a_password_as_well_is_explained(tmp_path):
 
 
 async def test_a_throttled_server_is_asked_again(tmp_path, caplog):
-    more = "MaxStartups 2:100:2\nSubsystem sftp internal-sftp\n"
+    more = "MaxStartups 2:100:2\n"
     with server(tmp_path / "busy", "127.0.0.6", more) as busy:
         transports = [SshTransport(busy.target(f"n{i}")) for i in range(12)]
         done = await asyncio.gather(
@@ -274,7 +274,7 @@ async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
 
 @pytest.mark.parametrize("sessions", [1, 2])
 async def test_a_server_that_allows_few_sessions_gets_further_connections(tmp_path, sessions):
-    more = f"MaxStartups 100\nMaxSessions {sessions}\nSubsystem sftp internal-sftp\n"
+    more = f"MaxStartups 100\nMaxSessions {sessions}\n"
     with server(tmp_path / "few", "127.0.0.6", more) as few:
         transport = SshTransport(few.target())
         await transport.exists("/tmp")
@@ -289,7 +289,7 @@ async def test_a_server_that_allows_few_sessions_gets_further_connections(tmp_pa
 
 
 async def test_a_server_that_allows_no_session_is_named(tmp_path):
-    more = "MaxStartups 100\nMaxSessions 0\nSubsystem sftp internal-sftp\n"
+    more = "MaxStartups 100\nMaxSessions 0\n"
     with server(tmp_path / "none", "127.0.0.6", more) as none:
         transport = SshTransport(none.target())
         for _ in range(3):
@@ -315,7 +315,7 @@ async def test_what_a_python_prints_before_its_answers_is_skipped(tmp_path):
 async def test_a_banner_in_another_encoding_is_no_reason_to_refuse(tmp_path):
     banner = tmp_path / "banner"
     banner.write_bytes(b"Zugriff nur f\xfcr Mitarbeiter\n")
-    more = f"Banner {banner}\nSubsystem sftp internal-sftp\n"
+    more = f"Banner {banner}\n"
     with server(tmp_path / "latin", "127.0.0.6", more) as latin:
         transport = SshTransport(latin.target())
         assert (await transport.run(["echo", "in"])).stdout == b"in\n"

@@ -212,13 +212,13 @@ class Cut(SshTransport):
     pieces = 0
 
     @asynccontextmanager
-    async def guard(self, what, timeout_s, need_bytes=0):
+    async def guard(self, what, timeout_s):
         if what.startswith("upload") and "tiny_main" in what and timeout_s != 30.0:
-            Cut.pieces += 1
-            if Cut.pieces == 2:
+            Cut.pieces += 1  # twice for each piece: reaching the node, and sending
+            if Cut.pieces == 4:
                 self._drop()
                 raise NodeUnreachable(self.node, self.address, "cut")
-        async with super().guard(what, timeout_s, need_bytes):
+        async with super().guard(what, timeout_s):
             yield
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from tests.integration.access_servers import Server, server_with_shell
 
 from nightbench.core.model import EnvironmentPolicy
 from nightbench.gang import RemoteFailure, SshTransport
-from nightbench.gang.errors import NodeError
+from nightbench.gang.errors import PythonUnusable
 from nightbench.gang.node_access import Agent, Layout
-from nightbench.gang.ssh_connection import quote
+from nightbench.gang.ssh_transport import quote
 
 pytestmark = pytest.mark.openssh
 
@@ -111,22 +111,21 @@ async def test_a_shell_that_runs_nothing_is_named(tmp_path):
     assert "currently not available" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ("MaxStartups 100\n", "SFTP"),
-        ("Subsystem sftp /usr/lib/openssh/sftp-server\n", ".bashrc"),
-    ],
-)
-async def test_a_server_without_usable_sftp_says_so(tmp_path, more, told):
+async def test_files_need_no_sftp_and_a_login_file_may_print(tmp_path):
     files = {".bashrc": "echo Welcome to the lab, please mind the noise\n"}
-    with server_with_shell(tmp_path / "n", "127.0.0.8", "bash", files, more) as node:
+    with server_with_shell(tmp_path / "n", "127.0.0.8", "bash", files, "MaxStartups 100\n") as node:
         transport = SshTransport(node.target())
-        with pytest.raises(NodeError) as caught:
-            async with asyncio.timeout(20):
-                await transport.exists("/tmp")
+        await transport.write_atomic(str(tmp_path / "file"), b"content")
+        assert await transport.read(str(tmp_path / "file")) == b"content"
         await transport.close()
-    assert told in str(caught.value)
+
+
+async def test_files_of_a_node_without_a_python_name_it(tmp_path):
+    with server_with_shell(tmp_path / "n", "127.0.0.8", "bash", {}) as node:
+        transport = SshTransport(dataclasses.replace(node.target(), python="python-not-there"))
+        with pytest.raises(PythonUnusable, match=r"python-not-there does not run.*not found"):
+            await transport.exists("/tmp")
+        await transport.close()
 
 
 def test_a_nul_character_is_refused():

@@ -18,6 +18,7 @@ from psycopg2.extras import RealDictCursor
 from tests.contained import folder_of_server
 from tests.sql.given import Given
 from tests.sql.nights import Inbox, receiving
+from tests.sql.pipeline import Pipeline
 from tests.sql.shared_database import SharedDatabase
 
 from nightbench.cli import common
@@ -240,6 +241,13 @@ def spool(tmp_path: Path) -> Spool:
 def inbox() -> Iterator[Inbox]:
     with receiving() as made:
         yield made
+
+
+@pytest.fixture
+def pipeline(
+    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
+) -> Pipeline:
+    return Pipeline(spool, warehouse, loader, given, inbox)
 
 
 @pytest.fixture

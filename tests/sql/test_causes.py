@@ -12,8 +12,8 @@ from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
 from tests.sql.nights import FALLS, Inbox, history
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case as sleeping
-from tests.sql.spooled import spooled
 
 from nightbench.alerts.explain import store_causes
 from nightbench.core.documents import from_document
@@ -28,11 +28,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.sentences import evidence_sentence, sentence
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
-from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 NIGHTS = 8
@@ -391,8 +388,7 @@ def node_with(driver: str) -> dict[str, Any]:
     ids=["release", "driver"],
 )
 def test_one_cause_from_its_nights_to_one_item_of_one_message(
-    spool: Spool,
-    warehouse: Database,
+    pipeline: Pipeline,
     lab: Lab,
     given: Given,
     inbox: Inbox,
@@ -406,16 +402,13 @@ def test_one_cause_from_its_nights_to_one_item_of_one_message(
         since = night >= 12
         run = given.run(night, suite="seeded")
         level = (80.0 if since else 100.0) * (1 + 0.002 * (night % 3 - 1))
-        spooled(
-            spool,
+        pipeline.measure(
             run,
             dict.fromkeys(cases, level),
-            channels=[inbox.url],
             version=versions[since],
             fingerprint=node_with(drivers[since]),
         )
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    pipeline.judge(run)
 
     (alert,) = lab.reader.alerts.find()
     assert alert["cause_suspect"] == suspect
@@ -425,8 +418,7 @@ def test_one_cause_from_its_nights_to_one_item_of_one_message(
 
 
 def test_a_preflight_that_cannot_be_read_silences_no_alert(
-    spool: Spool,
-    warehouse: Database,
+    pipeline: Pipeline,
     lab: Lab,
     given: Given,
     inbox: Inbox,
@@ -440,9 +432,8 @@ def test_a_preflight_that_cannot_be_read_silences_no_alert(
             " findings, document) values ('local', 'n1', %s, 'x', true, 'ok', '[]', %s)",
             (run.started_at, '{"gpus": 5}'),
         )
-    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    pipeline.measure(run, {FALLS: 90.0})
+    pipeline.judge(run)
     assert len(inbox.messages) == 1
     assert [row["cause"] for row in lab.reader.alerts.find()] == [None]
     assert "were not explained" in caplog.text

@@ -76,7 +76,7 @@ def ask(run: Run, falls: int, reader: Warehouse, spool: Spool, connection: Conne
         asked = confirmation_of(replace(suspect, good=None), night, by)  # one build alone
         document = {"request": {"alert_id": falls, "unfit": {}}}
         spool.comparison(asked.name).save_run(document)
-        assert Warehouse(connection).experiments.add(asked) is not None
+        assert Warehouse(connection).experiments.add(asked)
         return asked.name
 
     return make

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import psycopg2
 import pytest
-from tests.sql.conftest import Database
 from tests.sql.given import Given
 from tests.sql.nights import Inbox
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case, plan, spooled
 
 from nightbench.core.errors import UserError
@@ -27,13 +25,11 @@ from nightbench.core.model import (
     RunKind,
     VerdictKind,
 )
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.night.missing_nights import check_deadlines, require_delivered
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
@@ -47,34 +43,26 @@ EVENING, DUE = datetime(2026, 3, 1, 22, tzinfo=UTC), datetime(2026, 3, 2, 7, tzi
 NOON = EVENING - timedelta(hours=10)
 
 
-class Watch:
+class Watch(Pipeline):
     """Checks deadlines as the DAG does."""
 
-    def __init__(self, spool: Spool, warehouse: Database, inbox: Inbox) -> None:
-        self._spool, self._warehouse, self._inbox = spool, warehouse, inbox
-        self.promise = ScheduledSuite(
-            "seeded", "local", "benchmarks", TIMES, (inbox.url,), dag_id="nightly_seeded"
+    @property
+    def promise(self) -> ScheduledSuite:
+        return ScheduledSuite(
+            "seeded", "local", "benchmarks", TIMES, (self.inbox.url,), dag_id="nightly_seeded"
         )
 
     def __call__(self, now: datetime, *promises: ScheduledSuite, **changed: object) -> list[str]:
         """Check; titles of the messages that came."""
-        before = len(self._inbox.messages)
+        before = len(self.inbox.messages)
         wanted = promises or (replace(self.promise, **changed),)
-        require_delivered(
-            check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now)
-        )
-        return [message["title"] for message in self._inbox.messages[before:]]
-
-    def sql(self, statement: str) -> None:
-        """Execute a statement as the owner of everything."""
-        with closing(psycopg2.connect(self._warehouse.owner)) as owner:
-            owner.cursor().execute(statement)
-            owner.commit()
+        require_delivered(check_deadlines(wanted, self.spool, self.connect, now))
+        return [message["title"] for message in self.inbox.messages[before:]]
 
 
 @pytest.fixture
-def watch(spool: Spool, warehouse: Database, inbox: Inbox) -> Watch:
-    return Watch(spool, warehouse, inbox)
+def watch(pipeline: Pipeline) -> Watch:
+    return Watch(**vars(pipeline))
 
 
 @pytest.fixture
@@ -99,7 +87,7 @@ def loaded(connection: Connection) -> Loaded:
 
 
 @pytest.fixture
-def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Callable[..., Run]:
+def night(pipeline: Pipeline, given: Given, loaded: Loaded) -> Callable[..., Run]:
     """A night's run, measured; loaded and judged where wanted."""
 
     def make(days: int = 0, *, load: bool = True, suite: str = "seeded", **more: object) -> Run:
@@ -108,10 +96,10 @@ def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Ca
             started_at=EVENING + days * DAY,
             **more,
         )
-        spooled(spool, run, {ONE: 100.0, OTHER: 50.0})
+        spooled(pipeline.spool, run, {ONE: 100.0, OTHER: 50.0})
         if load:
-            ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-            judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+            pipeline.ingest(run)
+            pipeline.judge(run)
             loaded(run)
         return run
 
@@ -231,7 +219,6 @@ def test_a_night_that_had_no_room_for_any_case_is_met(
     repository: NightRepository,
     spool: Spool,
     given: Given,
-    warehouse: Database,
     loaded: Loaded,
 ) -> None:
     watch(NOON)
@@ -241,8 +228,8 @@ def test_a_night_that_had_no_room_for_any_case_is_met(
         replace(each, planned=replace(each.planned, left_out=NO_ROOM)) for each in whole.cases
     )
     mark_ended(store_plan(replace(whole, cases=none), spool))
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    watch.ingest(run)
+    watch.judge(run)
     loaded(run)
     assert watch(DUE) == []
     assert states(repository) == ["met"]
@@ -384,7 +371,7 @@ def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: In
 
 
 def test_one_check_at_a_time_and_when_it_was_is_kept(
-    watch: Watch, repository: NightRepository, spool: Spool, warehouse: Database
+    watch: Watch, repository: NightRepository
 ) -> None:
     assert repository.first("deadline_check") is None
     watch(NOON)
@@ -394,7 +381,7 @@ def test_one_check_at_a_time_and_when_it_was_is_kept(
     while not repository.lock():
         assert time.monotonic() < until
         time.sleep(0.05)
-    other = check_deadlines([watch.promise], spool, lambda: connect(warehouse.loader), DUE)
+    other = check_deadlines([watch.promise], watch.spool, watch.connect, DUE)
     assert other.other_at_work
     assert states(repository) == []
 

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from tests.sql.conftest import Database, Rows
+from tests.sql.conftest import Rows
 from tests.sql.given import Given
 from tests.sql.nights import NIGHTS, STEADY, Inbox
-from tests.sql.spooled import near, spooled
+from tests.sql.pipeline import Pipeline
+from tests.sql.spooled import near
 
 from nightbench.core.model import METRICS, JudgedMetric, RegressionPolicy, Verdict, VerdictKind
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
-from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 GB = 1_000_000_000
 
 
 @pytest.fixture
-def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
+def judge(pipeline: Pipeline, given: Given):
     def judge(
         night: int, metric: JudgedMetric, *, peak_bytes: int = GB, suite: str = "seeded"
     ) -> Verdict:
         run = given.run(night, suite=suite)
-        spooled(
-            spool,
-            run,
-            {STEADY: 100.0},
-            channels=[inbox.url],
-            policy=RegressionPolicy(metric=metric),
-            peak_bytes=peak_bytes,
-        )
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        (verdict,) = judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).verdicts
+        policy = RegressionPolicy(metric=metric)
+        pipeline.measure(run, {STEADY: 100.0}, policy=policy, peak_bytes=peak_bytes)
+        (verdict,) = pipeline.judge(run).verdicts
         return verdict
 
     return judge

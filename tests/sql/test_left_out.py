@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import DIGEST, EXITED, case, plan, spooled
 
 from nightbench.core.budget import CaseHistory
@@ -24,8 +25,6 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.run_plan import RunPlan
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.night.planning import case_histories
 from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
@@ -64,11 +63,6 @@ def a_short_night(spool: Spool, run: Run) -> None:
     mark_ended(folder)
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "spool")
-
-
 def test_it_is_listed_before_anything_is_loaded(
     given: Given, loader: Warehouse, reader: Warehouse, rows: Rows
 ) -> None:
@@ -87,7 +81,7 @@ def test_it_is_listed_before_anything_is_loaded(
 
 
 def test_a_short_night_from_its_files_to_its_verdicts(
-    spool: Spool, warehouse: Database, given: Given, reader: Warehouse, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, reader: Warehouse, rows: Rows
 ) -> None:
     run = given.run(0, suite="seeded")
     a_short_night(spool, run)
@@ -96,11 +90,11 @@ def test_a_short_night_from_its_files_to_its_verdicts(
         BEFORE.case_id: REASON,
     }
 
-    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = pipeline.ingest(run)
     assert (result.measured, result.failed, result.missing, result.left_out) == (1, 0, 1, 2)
     assert result.sentence().endswith("1 missing, 2 left out")
 
-    judged = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judged = pipeline.judge(run)
     assert {v.case_id: v.kind for v in judged.verdicts} == {
         NEVER.case_id: VerdictKind.MISSING,
         MEASURED.case_id: VerdictKind.INSUFFICIENT_DATA,
@@ -111,7 +105,7 @@ def test_a_short_night_from_its_files_to_its_verdicts(
     assert shown[WITHIN.case_id]["reasons"] == [ENDED.to_json()]
     assert shown[WITHIN.case_id]["verdict"] is None
     # Its repeats are kept, and nothing is quarantined for there being too few.
-    assert len(rows("select * from staging.repeat where case_id = %s", WITHIN.case_id)) == 3
+    assert len(rows("select * from marts.fct_repeat where case_id = %s", WITHIN.case_id)) == 3
     assert rows("select * from raw.measurement where quarantine_reasons is not null") == []
     (counts,) = reader.runs.find()
     assert {key: counts[key] for key in ("planned", "measured", "failed", "left_out")} == {
@@ -130,14 +124,14 @@ def test_a_short_night_from_its_files_to_its_verdicts(
 
 
 def test_an_alert_outlives_a_night_that_had_no_room(
-    spool: Spool, warehouse: Database, given: Given, reader: Warehouse
+    pipeline: Pipeline, spool: Spool, given: Given, reader: Warehouse
 ) -> None:
     broken = given.run(0, suite="seeded")
     spooled(spool, broken, {BEFORE: EXITED})
     a_short_night(spool, given.run(1, suite="seeded"))
     for run in (broken, given.run(1, suite="seeded")):
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        pipeline.ingest(run)
+        pipeline.judge(run)
     alerts = {alert["case_id"]: alert for alert in reader.alerts.find()}
     assert alerts[BEFORE.case_id]["state"] == "open"
     assert alerts[BEFORE.case_id]["last_run_id"] == broken.run_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import psycopg2
@@ -11,14 +11,13 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import NIGHTS, STEADY, Inbox
-from tests.sql.spooled import near, plan
+from tests.sql.pipeline import Pipeline
+from tests.sql.spooled import near
 
 from nightbench.alerts.notes import noise_notes
-from nightbench.core.model import CaseStatus, Reason, ReasonCode, VerdictKind
-from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Warehouse, connect
+from nightbench.core.model import CaseStatus, Reason, ReasonCode, Run, VerdictKind
+from nightbench.night.judge import JudgeResult
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 WILD = 0.25
@@ -36,41 +35,33 @@ def before(loader: Warehouse, given: Given, sigma: float) -> None:
         loader.runs.load(given.batch(run, near(given, run, STEADY, level)))
 
 
-class Nights:
+@dataclass
+class Nights(Pipeline):
     """Nights of one case, one after the other."""
 
-    def __init__(
-        self, spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
-    ) -> None:
-        self._spool, self._warehouse, self._loader = spool, warehouse, loader
-        self._given, self._inbox = given, inbox
-        self._night = NIGHTS
-        self.last = ""
+    night: int = NIGHTS
+
+    @property
+    def last(self) -> Run:
+        """The newest run."""
+        return self.given.run(self.night - 1, suite="seeded")
 
     def __call__(self, level: float | None) -> JudgeResult:
         """Load a night, a failed one where there is no level, and judge it."""
-        run = self._given.run(self._night, suite="seeded")
-        self._night += 1
-        self.last = run.run_id
-        store_plan(plan(run, [STEADY], [self._inbox.url]), self._spool)
-        case = near(self._given, run, STEADY, level or 1.0)
+        run = self.planned(self.given.run(self.night, suite="seeded"), [STEADY])
+        self.night += 1
+        case = near(self.given, run, STEADY, level or 1.0)
         if level is None:
             case = replace(
                 case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
-        self._loader.runs.load(self._given.batch(run, case))
-        return self.again()
-
-    def again(self) -> JudgeResult:
-        """Judge the last night again."""
-        return judge_run(self._spool, self.last, lambda: connect(self._warehouse.loader))
+        self.loader.runs.load(self.given.batch(run, case))
+        return self.judge(run)
 
 
 @pytest.fixture
-def nights(
-    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
-) -> Nights:
-    return Nights(spool, warehouse, loader, given, inbox)
+def nights(pipeline: Pipeline) -> Nights:
+    return Nights(**vars(pipeline))
 
 
 def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
@@ -84,14 +75,14 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     before(Warehouse(connection), given, WILD)
     nights(100.0)
     (listed,) = reader.series.noisy("local")
-    assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last)
+    assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last.run_id)
     assert listed["spread"] > listed["max_spread"] == 0.1
-    (line,) = noise_notes(reader.series.noise_events(run_id=nights.last))
+    (line,) = noise_notes(reader.series.noise_events(run_id=nights.last.run_id))
     (told,) = inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")
     assert rows("select kind, subject, news from raw.delivery where channel = ''") == [
-        {"kind": "noise", "subject": STEADY.case_id, "news": nights.last}
+        {"kind": "noise", "subject": STEADY.case_id, "news": nights.last.run_id}
     ]
     assert line.startswith(f"{STEADY.case_id} on local: noisy: its night-to-night noise is ")
 
@@ -100,7 +91,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     assert VerdictKind.REGRESSED in kinds
     assert [r["kind"] for r in rows("select kind from raw.verdict order by run_at")][1:] == kinds
     assert reader.alerts.find(states=None) == []
-    (shown,) = reader.runs.results(nights.last)
+    (shown,) = reader.runs.results(nights.last.run_id)
     assert shown["noisy"].startswith("its night-to-night noise is")
 
     # Without a result it alerts as any other.
@@ -114,7 +105,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
         assert reader.alerts.find() == []
         nights(30.0)
     assert [e["what"] for e in reader.series.noise_events()] == ["steady", "noisy"]
-    (shown,) = reader.runs.results(nights.last)
+    (shown,) = reader.runs.results(nights.last.run_id)
     assert shown["noisy"] is None
     assert any("steady again" in message["message"] for message in inbox.messages)
     # It speaks again.
@@ -132,11 +123,10 @@ def test_judged_again_it_says_the_same(
     events = reader.series.noise_events()
     assert len(events) == 1
     for _ in range(2):
-        nights.again()
+        nights.judge(first)
         assert reader.series.noise_events() == events
     nights(30.0)
-    nights.last = first
-    nights.again()
+    nights.judge(first)
     assert reader.series.noise_events() == events
 
 
@@ -166,7 +156,7 @@ def test_a_steady_series_is_not_listed(
     before(Warehouse(connection), given, 0.01)
     nights(100.0)
     assert reader.series.noise_events() == []
-    (shown,) = reader.runs.results(nights.last)
+    (shown,) = reader.runs.results(nights.last.run_id)
     assert shown["noisy"] is None
 
 
@@ -188,16 +178,13 @@ def test_its_history_is_only_added_to(
 ) -> None:
     before(Warehouse(connection), given, WILD)
     nights(100.0)
-    with (
-        closing(psycopg2.connect(warehouse.owner)) as owner,
-        pytest.raises(psycopg2.errors.RaiseException, match="only ever added to"),
-    ):
-        owner.cursor().execute(statement)
+    with pytest.raises(psycopg2.errors.RaiseException, match="only ever added to"):
+        nights.sql(statement)
     with (
         closing(psycopg2.connect(warehouse.loader)) as loader,
         pytest.raises(psycopg2.errors.InsufficientPrivilege),
     ):
         loader.cursor().execute(statement)
     # What is stored of its message is no part of it.
-    item = ("noise", STEADY.case_id, nights.last)
+    item = ("noise", STEADY.case_id, nights.last.run_id)
     assert Warehouse(connection).messages.settle([item]) == 0

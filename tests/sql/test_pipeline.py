@@ -5,29 +5,28 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.sql.conftest import Database, Rows
+from tests.sql.conftest import Rows
 from tests.sql.given import Given
 from tests.sql.nights import BREAKS, FALLS, NEW, NIGHTS, RISES, STEADY, VANISHES, Inbox, history
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import EXITED, STEPS, spooled
 
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Reason, ReasonCode, RunKind, VerdictKind
 from nightbench.night.ingest import ingest_ended, ingest_run, waiting_runs
-from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
-from nightbench.warehouse.connection import Connection
 
 
 def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
 ) -> None:
     run = given.run(0, suite="seeded")
     spooled(spool, run, {STEADY: 100.0, NEW: 50.0})
     assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
 
-    first = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    again = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    first = pipeline.ingest(run)
+    again = pipeline.ingest(run)
 
     assert (first.changed, first.measured, first.quarantined, first.failed) == (True, 2, 0, 0)
     assert not again.changed
@@ -47,12 +46,12 @@ def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
 
 
 def test_windows_that_contradict_their_steps_never_become_a_median(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
 ) -> None:
     run = given.run(0, suite="seeded")
     spooled(spool, run, {STEADY: 100.0}, wall_factor=1.05)
 
-    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = pipeline.ingest(run)
 
     assert result.measured == 0
     assert rows("select * from marts.fct_measurement") == []
@@ -63,7 +62,7 @@ def test_windows_that_contradict_their_steps_never_become_a_median(
 
 
 def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
 ) -> None:
     run = given.run(0, suite="seeded")
     store = spooled(spool, run, {STEADY: 100.0}).case(STEADY.case_id)
@@ -77,7 +76,7 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     record = store.repeat(1) or {}
     store.save_repeat(4, {**record, "status": "disturbed", "reasons": [why.to_json()]})
 
-    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = pipeline.ingest(run)
 
     assert (result.measured, result.quarantined) == (1, 0)
     median = rows("select * from marts.fct_measurement")[0]
@@ -100,7 +99,7 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
 
 
 def test_a_run_waits_while_the_warehouse_is_away(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
 ) -> None:
     run = given.run(0, suite="seeded")
     spooled(spool, run, {STEADY: 100.0})
@@ -108,20 +107,15 @@ def test_a_run_waits_while_the_warehouse_is_away(
         ingest_run(spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse"))
     assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
 
-    assert ingest_ended(spool, lambda: connect(warehouse.loader)) == [run.run_id]
+    assert ingest_ended(spool, pipeline.connect) == [run.run_id]
 
     assert len(rows("select * from marts.fct_measurement")) == 1
 
 
 def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    reader: Warehouse,
-    inbox: Inbox,
+    pipeline: Pipeline, given: Given, reader: Warehouse, inbox: Inbox
 ) -> None:
-    history(Warehouse(connection), given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
+    history(pipeline.loader, given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
     expected = {
         STEADY: (100.0, VerdictKind.OK),
         FALLS: (90.0, VerdictKind.REGRESSED),
@@ -133,10 +127,9 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
     for night in (NIGHTS, NIGHTS + 1, NIGHTS + 2):
         run = given.run(night, suite="seeded")
         came = {each: throughput for each, (throughput, _) in expected.items()}
-        spooled(spool, run, came, channels=[inbox.url])
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        pipeline.measure(run, came)
+        result = pipeline.judge(run)
+        pipeline.judge(run)
         if night == NIGHTS:
             found = {v.case_id: v.kind for v in result.verdicts}
             assert found == {each.case_id: kind for each, (_, kind) in expected.items()}
@@ -151,31 +144,29 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
 
 
 def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
+    pipeline: Pipeline, spool: Spool, given: Given, inbox: Inbox
 ) -> None:
-    history(Warehouse(connection), given, (FALLS,))
+    history(pipeline.loader, given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    pipeline.measure(run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
     with pytest.raises(UserError, match=r"no channel of suite seeded accepted the message"):
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        pipeline.judge(run)
 
     spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
     for _ in range(2):
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        pipeline.judge(run)
 
     assert len(inbox.messages) == 1
 
 
 def test_a_run_on_demand_opens_no_alert(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, reader: Warehouse
+    pipeline: Pipeline, given: Given, reader: Warehouse
 ) -> None:
-    history(Warehouse(connection), given, (FALLS,))
+    history(pipeline.loader, given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
-    spooled(spool, run, {FALLS: 90.0})
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    pipeline.measure(run, {FALLS: 90.0})
 
-    result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = pipeline.judge(run)
 
     assert [verdict.kind for verdict in result.verdicts] == [VerdictKind.REGRESSED]
     assert reader.alerts.find() == []

@@ -23,7 +23,7 @@ class Guard(Place, Protocol):
     """A node whose connection turns the errors of an operation into a `NodeError`."""
 
     def guard(self, what: str, timeout_s: float | None) -> AbstractAsyncContextManager[None]:
-        """See `SshConnection.guard`."""
+        """See `Transport.guard`."""
 
 
 @contextlib.asynccontextmanager

@@ -12,12 +12,8 @@ from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
 from nightbench.gang.conversation import as_document, no_document
-from nightbench.gang.errors import (
-    AgentCrashed,
-    GangError,
-    PythonUnusable,
-    remote_failure,
-)
+from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
+from nightbench.gang.node_files import require_python
 from nightbench.gang.process import OnLine
 from nightbench.gang.transport import Target, Transport, shared_transport
 
@@ -25,8 +21,6 @@ T = TypeVar("T")
 
 CODE_DIGITS = 12
 """Characters of a digest in a folder's name on nodes: every line of a traceback has it."""
-
-TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 
 EXCHANGES = 10
 """Readings of a node's clock for one offset."""
@@ -263,24 +257,6 @@ def _document(stdout: bytes) -> dict[str, Any] | None:
 def repeated_option(flag: str, values: Sequence[str]) -> list[str]:
     """Return the words of an option that is given once for each value."""
     return [word for value in values for word in (flag, value)]
-
-
-async def require_python(transport: Transport, python: str) -> None:
-    """Check the interpreter that runs the agent.
-
-    Raises:
-        PythonUnusable: there is none, or it is older than 3.7.
-    """
-    found = await transport.run([python, "-c", TOO_OLD], timeout_s=60)
-    if found.exit == 0:
-        return
-    said = found.stderr.decode(errors="replace").strip().splitlines()
-    why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
-    raise PythonUnusable.of(
-        transport,
-        f"{python} {why}. The agent needs Python 3.7 or newer: set environments.python in the "
-        "cluster's YAML",
-    )
 
 
 # --- a node's clocks -----------------------------------------------------------------------

@@ -39,7 +39,7 @@ class _Input:
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
-        if self._process.ended:
+        if self._process.is_closing():
             raise BrokenPipeError("the command has ended")
         for begin in range(0, len(data), PIECE_BYTES):
             self._pieces.put_nowait(bytes([STDIN]) + data[begin : begin + PIECE_BYTES])
@@ -68,9 +68,8 @@ class PodProcess:
         self._sending = asyncio.create_task(self.stdin.send(socket))
         self._reading = asyncio.create_task(self._read())
 
-    @property
-    def ended(self) -> bool:
-        """Whether the stream has ended."""
+    def is_closing(self) -> bool:
+        """Return whether the stream has ended."""
         return self._reading.done()
 
     async def wait_closed(self) -> None:

@@ -18,6 +18,9 @@ class Reader(Protocol):
     async def read(self) -> bytes:
         """Return all that follows."""
 
+    async def readexactly(self, n: int, /) -> bytes:
+        """Return so many bytes; raise `IncompleteReadError` if there are fewer."""
+
 
 class Writer(Protocol):
     """Input of a command."""
@@ -47,6 +50,9 @@ class RemoteProcess(Protocol):
     @property
     def returncode(self) -> int | None:
         """Exit status, -n for a death by signal n; None where it is not known."""
+
+    def is_closing(self) -> bool:
+        """Return whether its stream has ended."""
 
     async def wait_closed(self) -> None:
         """Wait for its end."""

@@ -24,7 +24,8 @@ from nightbench.gang.errors import (
     NodeUnreachable,
     remote_failure,
 )
-from nightbench.gang.node_access import Agent, Layout, require_python
+from nightbench.gang.node_access import Agent, Layout
+from nightbench.gang.node_files import require_python
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.transport import Transport
 from nightbench.gang.uv_binary import uv_for

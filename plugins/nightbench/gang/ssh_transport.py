@@ -1,208 +1,189 @@
-"""Files and the agent's answers over SSH; all gangs of an event loop share connections.
+"""Runs commands over one SSH connection and turns its errors into `NodeError`s.
 
-Uploads appear complete, and resume after an interruption. The last user closes a connection. Over
-it runs one process on the node (`agent.py follow`) that answers in one round trip what would take
-several file operations for each gang.
+sshd hands a command to the user's login shell as one text. bash, dash, zsh and fish agree on
+plain words, on single quotes around anything but a quote or a backslash, and on a backslash
+before one of these two; they differ in nearly everything else (fish reads a backslash inside
+single quotes, zsh expands `=word`). Nothing else is used here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import posixpath
-from pathlib import Path
+import contextlib
+import re
+from collections.abc import AsyncIterator, Sequence
 
 import asyncssh
 
-from nightbench.gang.conversation import FILE_TIMEOUT_S
-from nightbench.gang.errors import RemoteFailure
-from nightbench.gang.ssh_connection import SshConnection
-from nightbench.gang.transport import MIN_BYTES_PER_S, unique_beside
+from nightbench.core.errors import UserError
+from nightbench.gang.conversation import FILE_TIMEOUT_S, time_limit
+from nightbench.gang.errors import NodeUnreachable, RemoteFailure
+from nightbench.gang.node_files import BEGIN
+from nightbench.gang.ssh_login import connect
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import Pool, Transport
 
-PIECE_BYTES = 4 << 20
-"""Bytes of an upload that are sent at once."""
+LOST = (asyncssh.DisconnectError, OSError)
+"""Errors that asyncssh raises in any operation when the connection is lost."""
 
-log = logging.getLogger(__name__)
+MORE_CONNECTIONS = 12
+"""Further connections to one node at most: a server that allows one session needs one for each
+command and conversation."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/.,:+-]+\Z")
+_PIECES = re.compile(r"['\\]|[^'\\]+")
 
 
-class SshTransport(SshConnection):
-    """Commands and files on one node over SSH."""
+def quote(word: str) -> str:
+    """Return a word quoted so that bash, dash, zsh and fish read it unchanged.
 
-    async def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None where there is none."""
-        async with self.guard(f"read {path}", FILE_TIMEOUT_S):
-            sftp = await self.files()
-            try:
-                async with sftp.open(path, "rb", encoding=None) as file:
-                    content: bytes = await file.read()
-                    return content
-            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-                return None
+    Raises:
+        ValueError: it holds a NUL character, which no command line can carry.
+    """
+    if "\0" in word:
+        raise ValueError("a word of a command contains a NUL character")
+    if _PLAIN.match(word):
+        return word
+    pieces = _PIECES.findall(word)
+    return "".join(f"\\{p}" if p in "'\\" else f"'{p}'" for p in pieces) or "''"
 
-    async def piece(self, path: str, begin: int, size: int) -> bytes:
-        """Return at most so many bytes of a file; none at its end."""
-        async with self.guard(f"read {path}", FILE_TIMEOUT_S + PIECE_BYTES / MIN_BYTES_PER_S):
-            sftp = await self.files()
-            async with sftp.open(path, "rb", encoding=None) as file:
-                piece: bytes = await file.read(min(PIECE_BYTES, size), begin)
-                return piece
 
-    async def write_atomic(self, path: str, content: bytes) -> None:
-        """Make a file appear with all its content, replacing one that is there."""
-        async with self.guard(f"write {path}", FILE_TIMEOUT_S):
-            sftp = await self.files()
-            beside = unique_beside(path)
-            async with sftp.open(beside, "wb", encoding=None) as file:
-                await file.write(content)
-            await _check_complete(sftp, beside, len(content))
-            await sftp.posix_rename(beside, path)
+def _command_line(argv: Sequence[str]) -> str:
+    """Return the command line of a command whose output begins after `MARK`."""
+    return " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
 
-    async def put_file(
-        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
-    ) -> None:
-        """Upload a file; it appears complete or not at all.
 
-        With its sha256 as `digest` an interrupted upload is resumed.
+class SshTransport(Transport):
+    """One node over SSH; connects at the first use, and again after a connection was lost."""
+
+    def __init__(self, target: SshTarget, pool: Pool | None = None) -> None:
+        super().__init__(target, target.address, target.login, pool)
+        self._target = target
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._more: list[asyncssh.SSHClientConnection] = []
+        """Further connections, while the server allows few sessions over one."""
+        self._connecting = asyncio.Lock()
+        self._refused: tuple[float, UserError] | None = None
+        """Time and error of the last failed attempt to connect."""
+
+    async def reach(self) -> None:
+        """Log in if there is no connection."""
+        await self._connected()
+
+    async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
+        """Start a command; the caller closes it."""
+        await self._connected()
+        line = _command_line(argv)
+
+        async def operation() -> asyncssh.SSHClientProcess[bytes]:
+            async with self.guard(f"start {argv[0]}", FILE_TIMEOUT_S):
+                return await self._open(line)
+
+        starting = asyncio.create_task(operation())
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A session left half open would count against the server's limit for ever.
+            starting.add_done_callback(_close)
+            raise
+
+    async def _open(self, line: str) -> asyncssh.SSHClientProcess[bytes]:
+        """Start a command over a connection that has a session left; connect again if none has.
+
+        Raises:
+            asyncssh.ChannelOpenError: the server refuses it over a new connection, too, or so many
+                connections are open that one must end first.
         """
-        await _Upload(self, source, path, mode, digest).run()
+        first = await self._connected()
+        self._more = [each for each in self._more if not each.is_closed()]
+        for connection in (first, *self._more):
+            try:
+                return await connection.create_process(line, encoding=None)
+            except asyncssh.ChannelOpenError as error:
+                if connection.is_closed() or error.code == asyncssh.OPEN_REQUEST_SESSION_FAILED:
+                    raise
+                refusal = error
+        if len(self._more) >= MORE_CONNECTIONS:
+            raise refusal
+        further = await connect(self._target)
+        if self._connection is not first:  # closed or dropped meanwhile
+            further.abort()
+            raise refusal
+        self._more.append(further)
+        try:
+            return await further.create_process(line, encoding=None)
+        except asyncssh.ChannelOpenError:
+            self._more.remove(further)
+            further.abort()
+            raise
 
-    async def mkdir(self, path: str) -> bool:
-        """Make one folder, atomically; return False where it existed already."""
-        async with self.guard(f"make {path}", FILE_TIMEOUT_S):
-            sftp = await self.files()
-            for is_last in (False, True):
+    def not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
+        """Return the error for a login shell that ended without running the command."""
+        tail = said.decode(errors="replace").strip()[-500:]
+        return RemoteFailure.of(
+            self,
+            f"the login shell did not run `{command}` (exit {status}); its output: {tail!r}. Is "
+            f"the shell of user {self.user} nologin, does a login file of it (.bashrc, .zshenv, "
+            "config.fish) end it, or does ForceCommand or a key's command= replace it?",
+        )
+
+    async def disconnect(self) -> None:
+        """Close the connection; processes on the node keep running."""
+        for connection in self._taken():
+            connection.close()
+            try:
+                await asyncio.wait_for(connection.wait_closed(), 5)
+            except (TimeoutError, *LOST):
+                connection.abort()
+
+    # --- the connection -------------------------------------------------------------------
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        clock = asyncio.get_running_loop().time
+        asked_s = clock()
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                if self._refused is not None and self._refused[0] > asked_s:
+                    raise self._refused[1]  # another caller tried while this one waited
                 try:
-                    await sftp.mkdir(path)
-                except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
-                    # Version 3 of SFTP has one code for every failure.
-                    if await sftp.exists(path):
-                        return False
-                    if is_last:  # Before, it may have been there and gone since.
-                        raise
-                else:
-                    break
-            return True
+                    self._connection = await connect(self._target)
+                except UserError as error:
+                    self._refused = (clock(), error)
+                    raise
+            return self._connection
 
-    async def make_folders(self, path: str) -> None:
-        """Make a folder and all above it."""
-        async with self.guard(f"make {path}", FILE_TIMEOUT_S):
-            await (await self.files()).makedirs(path, exist_ok=True)
-
-    async def rename(self, source: str, destination: str) -> bool:
-        """Rename; return False where the destination is a folder that is not empty."""
-        async with self.guard(f"rename {source} to {destination}", FILE_TIMEOUT_S):
-            sftp = await self.files()
-            try:
-                await sftp.posix_rename(source, destination)
-            except (asyncssh.SFTPFailure, asyncssh.SFTPDirNotEmpty):
-                if await sftp.isdir(destination):
-                    return False
-                raise
-            return True
-
-    async def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder."""
-        async with self.guard(f"look at {path}", FILE_TIMEOUT_S):
-            return await (await self.files()).exists(path)
-
-    async def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no such folder."""
-        async with self.guard(f"list {path}", FILE_TIMEOUT_S):
-            try:
-                names = await (await self.files()).listdir(path)
-            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-                return []
-            return sorted(name for name in map(str, names) if name not in (".", ".."))
-
-
-class _Upload:
-    """The upload of one file to one node; see `SshTransport.put_file`."""
-
-    def __init__(
-        self, transport: SshTransport, source: Path, path: str, mode: int, digest: str | None
-    ) -> None:
-        self._transport = transport
-        self._source = source
-        self._path = path
-        self._mode = mode
-        self._digest = digest
-        self._size = source.stat().st_size
-        self._beside = unique_beside(path) if digest is None else _part(path, digest)
-        self._what = f"upload {path}"
-
-    async def run(self) -> None:
-        begun = 0
-        if self._digest is not None:
-            async with self._transport.guard(self._what, FILE_TIMEOUT_S):
-                begun = await self._begin()
-        if begun:
-            log.info(
-                "node %s: upload of %s resumes at %.1f MB",
-                self._transport.node,
-                self._source.name,
-                begun / 1e6,
-            )
+    @contextlib.asynccontextmanager
+    async def guard(self, what: str, timeout_s: float | None) -> AsyncIterator[None]:
+        """Turn the errors of an operation into a `NodeError`."""
         try:
-            await self._send_all(begun)
-            if begun and not await self._is_whole():
-                await self._transport.run(["rm", "-f", self._beside], timeout_s=FILE_TIMEOUT_S)
-                why = f"{self._path} was damaged in transit; try again"
-                raise RemoteFailure.of(self._transport, why)
-            async with self._transport.guard(self._what, FILE_TIMEOUT_S, self._size):
-                await self._end()
-        except RemoteFailure:
-            # Another controller that uploads the same content may have renamed the part file.
-            if self._digest is None or not await self._transport.exists(self._path):
-                raise
+            async with time_limit(self, self._drop, what, timeout_s):
+                yield
+        except asyncssh.ChannelOpenError as error:
+            # The connection is intact, and others use it.
+            raise NodeUnreachable.of(
+                self,
+                f"no new channel ({error.reason}) to {what}. Its sshd refuses sessions over "
+                f"{1 + len(self._more)} connections: see MaxSessions in its sshd_config",
+            ) from error
+        except LOST as error:
+            self._drop()
+            raise NodeUnreachable.of(
+                self, f"connection lost ({error}), could not {what}"
+            ) from error
 
-    async def _begin(self) -> int:
-        sftp = await self._transport.files()
-        try:
-            there = (await sftp.stat(self._beside)).size or 0
-        except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-            return 0
-        # The end may have holes: the pieces of one write travel at once.
-        return max(0, min(there, self._size) - PIECE_BYTES)
+    def _drop(self) -> None:
+        self.drop_program()
+        for connection in self._taken():
+            connection.abort()
 
-    async def _send_all(self, offset: int) -> None:
-        with self._source.open("rb") as file:
-            file.seek(offset)
-            while (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or not offset:
-                limit_s = FILE_TIMEOUT_S + len(piece) / MIN_BYTES_PER_S
-                async with self._transport.guard(self._what, limit_s, self._size):
-                    await self._send(offset, piece)
-                offset += len(piece)
-                if not piece:
-                    break
-
-    async def _send(self, offset: int, piece: bytes) -> None:
-        sftp = await self._transport.files()
-        # Created by the first piece only: a later piece alone must never become the file.
-        flags = asyncssh.FXF_WRITE | (asyncssh.FXF_CREAT if offset == 0 else 0)
-        async with sftp.open(self._beside, flags, encoding=None) as file:
-            await file.write(piece, offset)
-
-    async def _end(self) -> None:
-        sftp = await self._transport.files()
-        await _check_complete(sftp, self._beside, self._size)
-        await sftp.chmod(self._beside, self._mode)
-        await sftp.posix_rename(self._beside, self._path)
-
-    async def _is_whole(self) -> bool:
-        """Tell whether its sha256 is right (true where the node has no sha256sum)."""
-        done = await self._transport.run(["sha256sum", self._beside], timeout_s=600)
-        return done.exit != 0 or done.stdout.split()[:1] == [str(self._digest).encode()]
+    def _taken(self) -> list[asyncssh.SSHClientConnection]:
+        """Return all connections, which are this object's no more."""
+        taken = [*self._more, *([self._connection] if self._connection else [])]
+        self._connection, self._more = None, []
+        return taken
 
 
-async def _check_complete(sftp: asyncssh.SFTPClient, path: str, size: int) -> None:
-    """Check the size of what was written: not every server reports a full disk as it writes."""
-    found = (await sftp.stat(path)).size
-    if found != size:
-        await sftp.remove(path)
-        raise asyncssh.SFTPFailure(f"{found} of {size} bytes were written")
-
-
-def _part(path: str, digest: str) -> str:
-    """Return the name of the part file: one for one content, so that another attempt resumes it."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{digest[:12]}.part")
+def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:
+    """End a command whose caller was cancelled."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()

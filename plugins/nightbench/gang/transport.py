@@ -9,32 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import posixpath
-import uuid
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from nightbench.core.model import SlurmPolicy
 from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
-from nightbench.gang.errors import DiskFull, RemoteFailure, remote_failure
+from nightbench.gang.errors import RemoteFailure, remote_failure
+from nightbench.gang.node_files import MARK, NodeFiles
 from nightbench.gang.process import Completed, OnLine, RemoteProcess, exit_of, read_lines
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
-SFTP and conversations need some of them. A server that allows fewer gets further connections."""
-
-MIN_BYTES_PER_S = 100_000
-"""A slower upload has stalled."""
-
-MARK = "nightbench: output follows"
-"""Printed on a line of its own before a command's output; text before it comes from login files
-(`.zshenv`, `config.fish`, `BASH_ENV`)."""
-
-BEGIN = f'echo; echo "{MARK}"; exec "$@"'
+files and conversations need some of them. A server that allows fewer gets further connections."""
 
 
 class Target(Protocol):
@@ -43,6 +31,10 @@ class Target(Protocol):
     @property
     def node(self) -> str:
         """Its name in the cluster."""
+
+    @property
+    def python(self) -> str:
+        """The node's Python, 3.7 or newer."""
 
     @property
     def slurm(self) -> SlurmPolicy | None:
@@ -58,7 +50,7 @@ class Target(Protocol):
 Pool = dict[Target, "Transport"]
 
 
-class Transport(ABC):
+class Transport(NodeFiles):
     """Commands and files on one node.
 
     Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
@@ -68,10 +60,7 @@ class Transport(ABC):
     """
 
     def __init__(self, target: Target, address: str, user: str, pool: Pool | None) -> None:
-        self.node = target.node
-        self.address = address
-        self.user = user
-        """Name of the user on the node, for messages."""
+        super().__init__(target.node, address, user, target.python)
         self.users = 0
         self._key = target
         self._pool = {} if pool is None else pool
@@ -79,78 +68,9 @@ class Transport(ABC):
         self._sessions = asyncio.Semaphore(SESSIONS)
         self._about: tuple[str, str] | None = None
 
-    # --- what each kind of node has its own way of ------------------------------------------
-
-    @abstractmethod
-    async def start(self, argv: Sequence[str]) -> RemoteProcess:
-        """Start a command whose output begins after `MARK`; the caller closes it."""
-
-    @abstractmethod
-    def guard(
-        self, what: str, timeout_s: float | None, need_bytes: int = 0
-    ) -> AbstractAsyncContextManager[None]:
-        """Turn the errors of an operation into a `NodeError`."""
-
-    @abstractmethod
-    def not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
-        """Return the error for a command that was not even begun."""
-
     @abstractmethod
     async def disconnect(self) -> None:
         """Close the connection; processes on the node keep running."""
-
-    @abstractmethod
-    async def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None where there is none."""
-
-    @abstractmethod
-    async def piece(self, path: str, begin: int, size: int) -> bytes:
-        """Return at most so many bytes of a file; none at its end."""
-
-    @abstractmethod
-    async def write_atomic(self, path: str, content: bytes) -> None:
-        """Make a file appear with all its content, replacing one that is there."""
-
-    @abstractmethod
-    async def put_file(
-        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
-    ) -> None:
-        """Upload a file; it appears complete or not at all.
-
-        With its sha256 as `digest` an interrupted upload is resumed.
-        """
-
-    @abstractmethod
-    async def mkdir(self, path: str) -> bool:
-        """Make one folder, atomically; return False where it existed already."""
-
-    @abstractmethod
-    async def make_folders(self, path: str) -> None:
-        """Make a folder and all above it."""
-
-    @abstractmethod
-    async def rename(self, source: str, destination: str) -> bool:
-        """Rename; return False where the destination is a folder that is not empty."""
-
-    @abstractmethod
-    async def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder."""
-
-    @abstractmethod
-    async def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no such folder."""
-
-    # --- what is the same on all nodes ------------------------------------------------------
-
-    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
-        """Append a file of so many bytes to an open one, piece by piece."""
-        begin, write = 0, cast(Callable[[bytes], int], target.write)
-        while begin < size:
-            piece = await self.piece(path, begin, size - begin)
-            if not piece:
-                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
-            await asyncio.to_thread(write, piece)
-            begin += len(piece)
 
     async def run(
         self,
@@ -190,13 +110,8 @@ class Transport(ABC):
         Each answer may take `answer_s`.
         """
         async with self._process(argv, None) as process:
-            noise: list[bytes] = []
             async with self.guard(f"begin {argv[0]}", FILE_TIMEOUT_S):
-                while (line := await process.stdout.readline()).rstrip() != MARK.encode():
-                    if not line:
-                        said = b"".join(noise) + await process.stderr.read()
-                        raise self.not_run(argv[0], process.returncode, said)
-                    noise.append(line)
+                await self.begun(process, argv[0])
             yield Conversation(self, process, answer_s)
 
     @contextlib.asynccontextmanager
@@ -261,49 +176,8 @@ class Transport(ABC):
             del self._pool[self._key]
         for channel in self._channels.values():
             channel.close()
+        self.drop_program()
         await self.disconnect()
-
-    def refused(
-        self, what: str, why: str, room: tuple[int | None, str | None], need_bytes: int, full: bool
-    ) -> RemoteFailure | DiskFull:
-        """Return the error for a failed file operation, by what `room` says of its path.
-
-        `full` says that the node itself reported a full disk.
-        """
-        free, locked = room
-        if locked is not None and not full:
-            return RemoteFailure.of(
-                self,
-                f"could not {what}: {locked} cannot be written by user {self.user} "
-                "(read-only, or no rights). Choose another environments.root in the "
-                "cluster's YAML, or repair the folder",
-            )
-        if full or (free is not None and free <= max(need_bytes, 1 << 20)):
-            return DiskFull.of(
-                self,
-                f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
-                "environments.root on another disk (cluster YAML)",
-            )
-        return RemoteFailure.of(self, f"could not {what}: {why}")
-
-    async def free_space(self, path: str) -> tuple[int | None, str | None]:
-        """Return the free bytes at a path, and its nearest folder if that is not writable."""
-        script = (
-            'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '
-            '[ ! -d "$p" ] || [ -w "$p" ] || echo "locked $p"; df -Pk "$p" | tail -n 1'
-        )
-        done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
-        lines = done.stdout.decode(errors="replace").splitlines()
-        locked = next((x.removeprefix("locked ") for x in lines if x.startswith("locked ")), None)
-        fields = lines[-1].split() if done.exit == 0 and lines else []
-        free = int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
-        return free, locked
-
-
-def unique_beside(path: str) -> str:
-    """Return a unique name in the folder of a file, for content that is renamed to it."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
 
 
 _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool]

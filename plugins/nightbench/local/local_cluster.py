@@ -1,8 +1,8 @@
-"""A cluster on one machine: nodes that speak real SSH and SFTP, served by one unprivileged process.
+"""A cluster on one machine: nodes that speak real SSH, served by one unprivileged process.
 
 Node i is 127.0.0.1 + i on a common port, named n<i>, with a home folder of its own. What a client
-sees is what OpenSSH would show: exec with environment and signals, SFTP over the same paths, keys
-only, and a job without a terminal that outlives its channel. There is no terminal (pty) support.
+sees is what OpenSSH would show: exec with environment and signals, keys only, and a job without
+a terminal that outlives its channel. There is no SFTP and no terminal (pty) support.
 
     python -m nightbench.local.local_cluster --home .nightbench --nodes 2 --port 2222
 """
@@ -71,17 +71,6 @@ def _login_environment(source: Mapping[str, str], user_home: Path, cache: Path) 
         if config.is_file():
             env.setdefault("PIP_CONFIG_FILE", str(config))
     return env
-
-
-class _Sftp(asyncssh.SFTPServer):
-    """SFTP as OpenSSH serves it: absolute paths as they are, relative ones below the home."""
-
-    def __init__(self, channel: asyncssh.SSHServerChannel[bytes], home: Path) -> None:
-        super().__init__(channel)
-        self._home = os.fsencode(home)
-
-    def map_path(self, path: bytes) -> bytes:
-        return os.path.join(self._home, path)
 
 
 class _Job:
@@ -221,7 +210,6 @@ class LocalCluster:
                     server_host_keys=[host_key],
                     authorized_client_keys=authorized,
                     process_factory=partial(self._execute, node),
-                    sftp_factory=partial(_Sftp, home=node.home),
                     encoding=None,
                     line_editor=False,
                     allow_pty=False,

@@ -181,6 +181,7 @@ class _Endpoint:
             password=connection.password or None,
             certificates=tuple(_path(one) for one in certificates),
             agent=_agent(extra, self.conn_id),
+            python=self.cluster.environments.python,
             slurm=self.cluster.slurm,
             jump=jump,
         )

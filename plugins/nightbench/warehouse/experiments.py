@@ -8,7 +8,7 @@ import psycopg2.errors
 
 from nightbench.core.documents import stored_document
 from nightbench.core.model.alerts import Confirmation
-from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
+from nightbench.core.model.experiments import LIVE, NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.warehouse.alerts import LARGEST, MoveRefused
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.repository import Repository, Row, document
@@ -72,14 +72,14 @@ class ExperimentRepository(Repository):
         rows = self.read("experiments_spent")
         return {(row["cluster"], row["requested_by"]): row["spent_s"] for row in rows}
 
-    def add(self, experiment: Experiment) -> int | None:
-        """Add an experiment and return its number; None if a night has requested it before."""
+    def add(self, experiment: Experiment) -> bool:
+        """Add an experiment; False if a night has requested it before."""
+        names = "name kind state suite cluster alert_id run_id requested_by priority until"
+        row = {name: getattr(experiment, name) for name in f"{names} estimate_s why".split()}
+        ended_at = None if experiment.state in LIVE else datetime.now(UTC)
+        row |= {"request": document(experiment.request), "ended_at": ended_at}
         with self._transaction(f"request {experiment.name}"):
-            row = {**vars(experiment), "request": document(experiment.request)}
-            names = "name kind state request suite cluster alert_id run_id requested_by priority"
-            names += " until estimate_s why"
-            found = self._rows("add_experiment", **{name: row[name] for name in names.split()})
-        return int(found[0]["experiment_id"]) if found else None
+            return self._store("experiment", [row]) > 0
 
     def store(self, row: Mapping[str, Any]) -> None:
         """Store an experiment of a terminal as it is: new, or changed."""

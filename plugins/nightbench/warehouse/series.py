@@ -86,13 +86,7 @@ class SeriesRepository(Repository):
         return found
 
     def training_nights(
-        self,
-        case_ids: Sequence[str],
-        cluster: str,
-        run_id: str,
-        before: datetime,
-        max_nights: int,
-        max_changed: int,
+        self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
     ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
         """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
         # Most nights of a series repeat the losses of another: each text is parsed once.
@@ -100,14 +94,14 @@ class SeriesRepository(Repository):
         for case_id, is_tonight, throughput, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
-            cluster=cluster,
-            run_id=run_id,
-            before=before,
+            cluster=run.cluster,
+            run_id=run.run_id,
+            before=run.started_at,
             max_nights=max_nights,
             max_changed=max_changed,
         ):
             if text not in parsed:
-                parsed[text] = _losses(json.loads(text), f"losses of {case_id} on {at}")
+                parsed[text] = _losses(json.loads(text), case_id, at)
             yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
 
     def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
@@ -120,8 +114,11 @@ class SeriesRepository(Repository):
             definition_digest=case.definition_digest,
             max_nights=max_nights,
         )
-        read = [row | {"losses": _losses(row["losses"], row["run_id"])} for row in rows]
-        return [row for row in read if row["losses"]]
+        return [
+            row | {"losses": found}
+            for row in rows
+            if (found := _losses(row["losses"], case.case_id, row["run_id"]))
+        ]
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -239,6 +236,8 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
 
 
-def _losses(document: Any, of: str) -> Mapping[str, Range] | None:
-    """Return losses by name; None if they cannot be read."""
-    return stored_document(dict[str, Range], document, of)
+def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
+    """Return the losses of a night by name; None where it has none that can be read."""
+    if document is None:
+        return None
+    return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")

@@ -21,7 +21,7 @@ from nightbench.gang.node_client import NodeClient
 from nightbench.gang.process import Completed
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
-from nightbench.gang.ssh_connection import quote
+from nightbench.gang.ssh_transport import quote
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():

@@ -1,0 +1,365 @@
+"""Files on a node: read, written and uploaded by a small program that runs there.
+
+The program is sent as text (`file_program.py`) and answers one request after another over one
+stream, so that SSH and the API of Kubernetes need nothing but commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import errno
+import json
+import logging
+import posixpath
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from nightbench.gang import file_program
+from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
+from nightbench.gang.errors import DiskFull, PythonUnusable, RemoteFailure
+from nightbench.gang.process import Completed, RemoteProcess
+
+MIN_BYTES_PER_S = 100_000
+"""A slower upload has stalled."""
+
+PIECE_BYTES = 4 << 20
+"""Bytes of a file in one request."""
+
+MARK = "nightbench: output follows"
+"""Printed on a line of its own before a command's output; text before it comes from login files
+(`.zshenv`, `config.fish`, `BASH_ENV`)."""
+
+BEGIN = f'echo; echo "{MARK}"; exec "$@"'
+
+AT_ONCE = 4
+"""Pieces of a file that travel while the node writes others."""
+
+READY = "nightbench: files"
+"""Printed by the program before its first answer."""
+
+TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
+
+_RUN_FILES = "import base64,sys;exec(base64.b64decode(sys.stdin.buffer.readline()))"
+"""Runs the program that is the first line of its input: a command line would be too long."""
+
+log = logging.getLogger(__name__)
+
+
+class NodeFiles(ABC):
+    """Files on one node, whatever leads to it."""
+
+    def __init__(self, node: str, address: str, user: str, python: str) -> None:
+        self.node = node
+        self.address = address
+        self.user = user
+        """Name of the user on the node, for messages."""
+        self._python = python
+        self._program: _Program | None = None
+        self._beginning = asyncio.Lock()
+
+    @abstractmethod
+    async def reach(self) -> None:
+        """Connect if there is no connection; all who wait for it get its error."""
+
+    @abstractmethod
+    async def start(self, argv: Sequence[str]) -> RemoteProcess:
+        """Start a command whose output begins after `MARK`; the caller closes it."""
+
+    @abstractmethod
+    def guard(self, what: str, timeout_s: float | None) -> AbstractAsyncContextManager[None]:
+        """Turn the errors of an operation into a `NodeError`."""
+
+    @abstractmethod
+    def not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
+        """Return the error for a command that was not even begun."""
+
+    @abstractmethod
+    async def run(self, argv: Sequence[str], *, timeout_s: float | None = None) -> Completed:
+        """Run a command without a shell."""
+
+    async def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None where there is none."""
+        found = b""
+        while (piece := await self._piece(path, len(found), PIECE_BYTES)) is not None:
+            found += piece
+            if len(piece) < PIECE_BYTES:
+                return found
+        return None
+
+    async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
+        """Append a file of so many bytes to an open one, piece by piece."""
+        begin, write = 0, cast(Callable[[bytes], int], target.write)
+        while begin < size:
+            piece = await self._piece(path, begin, min(PIECE_BYTES, size - begin))
+            if not piece:
+                raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
+            await asyncio.to_thread(write, piece)
+            begin += len(piece)
+
+    async def write_atomic(self, path: str, content: bytes) -> None:
+        """Make a file appear with all its content, replacing one that is there."""
+        what, beside = f"write {path}", unique_beside(path)
+        for begin in range(0, max(len(content), 1), PIECE_BYTES):
+            piece = content[begin : begin + PIECE_BYTES]
+            await self._write(what, beside, begin, piece, len(content))
+        await self._finish(what, beside, path, None, len(content))
+
+    async def put_file(
+        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
+    ) -> None:
+        """Upload a file; it appears complete or not at all.
+
+        With its sha256 as `digest` an interrupted upload is resumed.
+        """
+        what, size, begun = f"upload {path}", source.stat().st_size, 0
+        beside = unique_beside(path)
+        if digest is not None:
+            folder, name = posixpath.split(path)
+            # One name for one content, so that another attempt resumes it.
+            beside = posixpath.join(folder, f".{name}.{digest[:12]}.part")
+            there = await self._ask(what, "size", beside, expected=(errno.ENOENT,))
+            # The end may have holes after a crash of the node.
+            begun = 0 if there.failed else max(0, min(there.value, size) - PIECE_BYTES)
+        if begun:
+            said = "node %s: upload of %s resumes at %.1f MB"
+            log.info(said, self.node, source.name, begun / 1e6)
+        try:
+            await self._send(what, source, beside, begun, size)
+            if begun and not await self._is_whole(beside, str(digest)):
+                await self.run(["rm", "-f", beside], timeout_s=FILE_TIMEOUT_S)
+                raise RemoteFailure.of(self, f"{path} was damaged in transit; try again")
+            await self._finish(what, beside, path, mode, size)
+        except RemoteFailure:
+            # Another controller that uploads the same content may have renamed the part file.
+            if digest is None or not await self.exists(path):
+                raise
+
+    async def _send(self, what: str, source: Path, beside: str, begin: int, size: int) -> None:
+        with source.open("rb") as file:
+            file.seek(begin)
+            while pieces := [
+                piece
+                for _ in range(AT_ONCE if begin else 1)  # The first one makes the file.
+                if (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or begin == 0
+            ]:
+                places = accumulate(map(len, pieces), initial=begin)
+                found = zip(places, pieces, strict=False)
+                await asyncio.gather(*(self._write(what, beside, *each, size) for each in found))
+                begin += sum(map(len, pieces))
+                if size == 0:
+                    break
+
+    async def _is_whole(self, path: str, digest: str) -> bool:
+        """Tell whether its sha256 is right (true where the node has no sha256sum)."""
+        done = await self.run(["sha256sum", path], timeout_s=600)
+        return done.exit != 0 or done.stdout.split()[:1] == [digest.encode()]
+
+    async def mkdir(self, path: str) -> bool:
+        """Make one folder, atomically; return False where it existed already."""
+        expected = (errno.EEXIST,)
+        return not (await self._ask(f"make {path}", "mkdir", path, expected=expected)).failed
+
+    async def make_folders(self, path: str) -> None:
+        """Make a folder and all above it."""
+        await self._ask(f"make {path}", "makedirs", path)
+
+    async def rename(self, source: str, destination: str) -> bool:
+        """Rename; return False where the destination is a folder that is not empty."""
+        what, full = f"rename {source} to {destination}", (errno.ENOTEMPTY, errno.EEXIST)
+        answer = await self._ask(what, "rename", source, expected=full, to=destination)
+        return not answer.failed
+
+    async def exists(self, path: str) -> bool:
+        """Return whether there is a file or a folder."""
+        return bool((await self._ask(f"look at {path}", "exists", path)).value)
+
+    async def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none where there is no such folder."""
+        answer = await self._ask(f"list {path}", "listdir", path, expected=(errno.ENOENT,))
+        return [] if answer.failed else list(answer.value)
+
+    async def free_space(self, path: str) -> tuple[int | None, str | None]:
+        """Return the free bytes at a path, and its nearest folder if that is not writable."""
+        script = (
+            'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '
+            '[ ! -d "$p" ] || [ -w "$p" ] || echo "locked $p"; df -Pk "$p" | tail -n 1'
+        )
+        done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
+        lines = done.stdout.decode(errors="replace").splitlines()
+        locked = next((x.removeprefix("locked ") for x in lines if x.startswith("locked ")), None)
+        fields = lines[-1].split() if done.exit == 0 and lines else []
+        free = int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
+        return free, locked
+
+    async def begun(self, process: RemoteProcess, command: str, mark: str = MARK) -> None:
+        """Read the output of a command up to a line."""
+        noise: list[bytes] = []
+        while (line := await process.stdout.readline()).rstrip() != mark.encode():
+            if not line:
+                said = b"".join(noise) + await process.stderr.read()
+                raise self.not_run(command, process.returncode, said)
+            noise.append(line)
+
+    def drop_program(self) -> None:
+        """End the program; the next operation starts another."""
+        if self._program is not None:
+            self._program.process.close()
+            self._program = None
+
+    async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
+        """Return a piece of a file; None where there is no file."""
+        absent = (errno.ENOENT,)
+        answer = await self._ask(
+            f"read {path}", "read", path, expected=absent, begin=begin, size=size
+        )
+        return None if answer.failed else answer.content
+
+    async def _write(self, what: str, path: str, begin: int, piece: bytes, need: int) -> None:
+        limit_s = FILE_TIMEOUT_S + len(piece) / MIN_BYTES_PER_S
+        await self._ask(what, "write", path, limit_s, need=need, content=piece, begin=begin)
+
+    async def _finish(self, what: str, beside: str, path: str, mode: int | None, size: int) -> None:
+        await self._ask(what, "finish", beside, need=size, to=path, mode=mode, size=size)
+
+    async def _ask(
+        self,
+        what: str,
+        do: str,
+        path: str,
+        limit_s: float = FILE_TIMEOUT_S,
+        expected: Sequence[int] = (),
+        need: int = 0,
+        content: bytes = b"",
+        **more: Any,
+    ) -> _Answer:
+        """Return the answer to a request; with an error only if its number is `expected`."""
+        request = {"do": do, "path": path, "bytes": len(content), **more}
+        async with self.guard(what, limit_s):
+            await self.reach()
+        async with self.guard(what, limit_s):
+            async with self._beginning:
+                if self._program is None or self._program.process.is_closing():
+                    self._program = await self._begin()
+            answer = await self._program.ask(request, content)
+        if answer.number in (None, *expected):
+            return answer
+        raise await self._file_error(what, do, path, answer, need)
+
+    async def _begin(self) -> _Program:
+        process = await self.start([self._python, "-ISuc", _RUN_FILES])
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended: `begun` raises why
+                process.stdin.write(base64.b64encode(_program_text()) + b"\n")
+            await self.begun(process, self._python)
+            try:
+                await self.begun(process, self._python, READY)
+            except RemoteFailure:
+                await require_python(self, self._python)
+                raise
+        except BaseException:
+            process.close()
+            raise
+        return _Program(process)
+
+    async def _file_error(
+        self, what: str, do: str, path: str, answer: _Answer, need: int
+    ) -> RemoteFailure | DiskFull:
+        """Return the error for a failed file operation."""
+        if do in ("read", "listdir", "exists", "size"):
+            return RemoteFailure.of(self, f"could not {what}: {answer.value}")
+        full = answer.number in (errno.ENOSPC, errno.EDQUOT)
+        free, locked = await self.free_space(path)
+        if locked is not None and not full:
+            return RemoteFailure.of(
+                self,
+                f"could not {what}: {locked} cannot be written by user {self.user} "
+                "(read-only, or no rights). Choose another environments.root in the "
+                "cluster's YAML, or repair the folder",
+            )
+        if full or (free is not None and free <= max(need, 1 << 20)):
+            return DiskFull.of(
+                self,
+                f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
+                "environments.root on another disk (cluster YAML)",
+            )
+        return RemoteFailure.of(self, f"could not {what}: {answer.value}")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    value: Any
+    """What was asked for, or the error."""
+    number: int | None
+    """The number of the error."""
+    content: bytes
+
+    @property
+    def failed(self) -> bool:
+        """Whether the operation failed, as expected."""
+        return self.number is not None
+
+
+class _Program:
+    """The program on the node; it answers in the order of the requests."""
+
+    def __init__(self, process: RemoteProcess) -> None:
+        self.process = process
+        self._turn = asyncio.Lock()
+
+    async def ask(self, request: dict[str, Any], content: bytes) -> _Answer:
+        """Return the answer to a request; others may be asked meanwhile."""
+        self.process.stdin.write(json.dumps(request).encode() + b"\n" + content)
+        reading = asyncio.create_task(self._read())
+        reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # The answer is read even if nobody waits for it: it must not pass for the next one.
+        return await asyncio.shield(reading)
+
+    async def _read(self) -> _Answer:
+        async with self._turn:
+            document = as_document(await self.process.stdout.readline())
+            try:
+                if document is not None:
+                    piece = await self.process.stdout.readexactly(document["bytes"])
+                    value = document.get("value", document.get("error"))
+                    return _Answer(value, document.get("errno"), piece)
+            except asyncio.IncompleteReadError:
+                document = None
+        raise ConnectionResetError("the file program ended without an answer")
+
+
+@cache
+def _program_text() -> bytes:
+    return Path(file_program.__file__).read_bytes()
+
+
+def unique_beside(path: str) -> str:
+    """Return a unique name in the folder of a file, for content that is renamed to it."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
+
+
+async def require_python(node: NodeFiles, python: str) -> None:
+    """Check the interpreter that runs the agent.
+
+    Raises:
+        PythonUnusable: it is missing, does not start, or is older than 3.7.
+    """
+    found = await node.run([python, "-c", TOO_OLD], timeout_s=60)
+    if found.exit == 0:
+        return
+    said = found.stderr.decode(errors="replace").strip().splitlines()
+    why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
+    raise PythonUnusable.of(
+        node,
+        f"{python} {why}. The agent needs Python 3.7 or newer: set environments.python in the "
+        "cluster's YAML",
+    )
