@@ -295,7 +295,7 @@ class NodeFiles(ABC):
 @dataclass(frozen=True)
 class _Answer:
     value: Any
-    """What was asked for, or the error."""
+    """The result, or the error."""
     number: int | None
     """The number of the error."""
     content: bytes
