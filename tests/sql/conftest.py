@@ -17,7 +17,7 @@ import pytest
 from psycopg2.extras import RealDictCursor
 from tests.contained import folder_of_server
 from tests.sql.given import Given
-from tests.sql.nights import Inbox, receiving
+from tests.sql.nights import Inbox, Site, receiving
 from tests.sql.shared_database import SharedDatabase
 
 from nightbench.cli import common
@@ -240,6 +240,11 @@ def spool(tmp_path: Path) -> Spool:
 def inbox() -> Iterator[Inbox]:
     with receiving() as made:
         yield made
+
+
+@pytest.fixture
+def site(spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox) -> Site:
+    return Site(spool, lambda: connect(warehouse.loader), loader, given, inbox)
 
 
 @pytest.fixture

@@ -11,15 +11,10 @@ from typing import Any
 import psycopg2
 import pytest
 from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
-from tests.sql.spooled import spooled
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, Site
 
 from nightbench.core.errors import WarehouseRefused
 from nightbench.core.model import Case, VerdictKind
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
-from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
@@ -138,27 +133,19 @@ def test_the_history_is_only_added_to(warehouse: Database, alert_id: int, statem
         loader.cursor().execute("update raw.alert set state = 'resolved'")
 
 
-def test_two_who_judge_at_once_make_one_alert_and_one_message(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    inbox: Inbox,
-    rows: Rows,
-) -> None:
-    history(Warehouse(connection), given, (FALLS,))
-    run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+def test_two_who_judge_at_once_make_one_alert_and_one_message(site: Site, rows: Rows) -> None:
+    site.past(FALLS)
+    run = site.run(NIGHTS)
+    site.measure(run, {FALLS: 90.0})
     together = Barrier(2)
 
     def judge(_: int) -> int:
         together.wait()
-        return len(judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).deliveries)
+        return len(site.judge(run).deliveries)
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(judge, range(2))) == [0, 1]
-    assert len(inbox.messages) == 1
+    assert len(site.inbox.messages) == 1
     assert len(rows("select * from raw.alert")) == 1
     whats = [e["what"] for e in rows("select what from raw.alert_event order by event_id")]
     assert whats == ["opened", "assigned"]
@@ -167,12 +154,10 @@ def test_two_who_judge_at_once_make_one_alert_and_one_message(
 class Nights:
     """Nights of one case, one after the other."""
 
-    def __init__(
-        self, spool: Spool, warehouse: Database, given: Given, inbox: Inbox, case: Case = FALLS
-    ) -> None:
-        self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
-        self._case = case
+    def __init__(self, site: Site, case: Case) -> None:
+        self._site, self._case = site, case
         self._night = NIGHTS
+        site.past(case)
 
     def __call__(self, *throughputs: float) -> int:
         """Measure and judge; how many messages came."""
@@ -183,35 +168,25 @@ class Nights:
 
     def load(self, throughput: float) -> int:
         """Measure and judge nothing; which night it was."""
-        run = self._given.run(self._night, suite="seeded")
-        spooled(self._spool, run, {self._case: throughput}, channels=[self._inbox.url])
-        ingest_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
+        self._site.measure(self._site.run(self._night), {self._case: throughput})
         self._night += 1
         return self._night - 1
 
     def run_id(self, number: int) -> str:
         """Name of a night's run."""
-        return self._given.run(number, suite="seeded").run_id
+        return self._site.run(number).run_id
 
     def judge(self, *numbers: int) -> int:
         """Judge nights, or judge them again; how many messages came."""
-        before = len(self._inbox.messages)
+        before = len(self._site.inbox.messages)
         for number in numbers:
-            run = self._given.run(number, suite="seeded")
-            judge_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
-        return len(self._inbox.messages) - before
+            self._site.judge(self._site.run(number))
+        return len(self._site.inbox.messages) - before
 
 
 @pytest.fixture
-def nights(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    inbox: Inbox,
-) -> Nights:
-    history(Warehouse(connection), given, (FALLS,))
-    return Nights(spool, warehouse, given, inbox)
+def nights(site: Site) -> Nights:
+    return Nights(site, FALLS)
 
 
 def test_what_was_dismissed_stays_so_until_it_falls_further(
@@ -270,15 +245,8 @@ FALLEN = (85.0, 85.1, 84.9)
 
 
 @pytest.fixture
-def steady(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    inbox: Inbox,
-) -> Nights:
-    history(Warehouse(connection), given, (STEADY,))
-    return Nights(spool, warehouse, given, inbox, STEADY)
+def steady(site: Site) -> Nights:
+    return Nights(site, STEADY)
 
 
 def test_judging_good_nights_again_resolves_no_alert_of_later_ones(

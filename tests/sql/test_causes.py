@@ -11,9 +11,8 @@ import pytest
 from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
-from tests.sql.nights import FALLS, Inbox, history
+from tests.sql.nights import FALLS, Site
 from tests.sql.spooled import case as sleeping
-from tests.sql.spooled import spooled
 
 from nightbench.alerts.explain import store_causes
 from nightbench.core.documents import from_document
@@ -28,11 +27,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.sentences import evidence_sentence, sentence
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
-from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 NIGHTS = 8
@@ -391,11 +387,8 @@ def node_with(driver: str) -> dict[str, Any]:
     ids=["release", "driver"],
 )
 def test_one_cause_from_its_nights_to_one_item_of_one_message(
-    spool: Spool,
-    warehouse: Database,
+    site: Site,
     lab: Lab,
-    given: Given,
-    inbox: Inbox,
     versions: tuple[str, str],
     drivers: tuple[str, str],
     suspect: str,
@@ -404,45 +397,32 @@ def test_one_cause_from_its_nights_to_one_item_of_one_message(
     cases = [sleeping(2**k) for k in range(3)]
     for night in range(15):
         since = night >= 12
-        run = given.run(night, suite="seeded")
+        run = site.run(night)
         level = (80.0 if since else 100.0) * (1 + 0.002 * (night % 3 - 1))
-        spooled(
-            spool,
-            run,
-            dict.fromkeys(cases, level),
-            channels=[inbox.url],
-            version=versions[since],
-            fingerprint=node_with(drivers[since]),
-        )
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        more = {"version": versions[since], "fingerprint": node_with(drivers[since])}
+        site.measure(run, dict.fromkeys(cases, level), **more)
+    site.judge(run)
 
     (alert,) = lab.reader.alerts.find()
     assert alert["cause_suspect"] == suspect
-    heard = "\n".join(message["message"] for message in inbox.messages)
+    heard = "\n".join(message["message"] for message in site.inbox.messages)
     assert heard.count(f"cause: {said}") == 1
     assert all(heard.count(f"  - {case.case_id}: -20.") == 1 for case in cases)
 
 
 def test_a_preflight_that_cannot_be_read_silences_no_alert(
-    spool: Spool,
-    warehouse: Database,
-    lab: Lab,
-    given: Given,
-    inbox: Inbox,
-    caplog: pytest.LogCaptureFixture,
+    site: Site, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    history(lab.loader, given, (FALLS,))
-    run = given.run(NIGHTS_BEFORE, suite="seeded")
+    site.past(FALLS)
+    run = site.run(NIGHTS_BEFORE)
     with lab.connection, lab.connection.cursor() as cursor:
         cursor.execute(
             "insert into raw.node_preflight (cluster, node, at, address, is_reachable, level,"
             " findings, document) values ('local', 'n1', %s, 'x', true, 'ok', '[]', %s)",
             (run.started_at, '{"gpus": 5}'),
         )
-    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    assert len(inbox.messages) == 1
+    site.measure(run, {FALLS: 90.0})
+    site.judge(run)
+    assert len(site.inbox.messages) == 1
     assert [row["cause"] for row in lab.reader.alerts.find()] == [None]
     assert "were not explained" in caplog.text

@@ -10,9 +10,8 @@ from typing import NoReturn
 
 import pytest
 from tests.sql.conftest import Database
-from tests.sql.given import Given
-from tests.sql.nights import FALLS, NIGHTS, STEADY, history
-from tests.sql.spooled import plan, spooled
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Site
+from tests.sql.spooled import plan
 from typer.testing import CliRunner, Result
 
 from nightbench.cli import common, experiment_common
@@ -24,11 +23,9 @@ from nightbench.core.model import Run, RunKind, Suite
 from nightbench.core.model.experiments import NIGHTBENCH
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.gang import Shipment
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import confirmation_of, suspected_regression
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -37,24 +34,16 @@ Ask = Callable[[str], str]
 
 
 @pytest.fixture
-def run(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Run:
+def run(site: Site, warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """A night on which a case lost ten per cent."""
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(spool.root))
+    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(site.spool.root))
     monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.loader)
-    history(Warehouse(connection), given, (STEADY, FALLS), nights=NIGHTS)
-    run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, {STEADY: 100.0, FALLS: 90.0})
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader), confirms=False)
+    site.past(STEADY, FALLS)
+    run = site.run(NIGHTS)
+    site.measure(run, {STEADY: 100.0, FALLS: 90.0})
+    site.judge(run, confirms=False)
     return run
 
 

@@ -13,9 +13,8 @@ import psycopg2
 import pytest
 from tests.sql import nights
 from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
-from tests.sql.spooled import case, spooled
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, Site
+from tests.sql.spooled import case
 
 from nightbench.alerts.notify import notify_run
 from nightbench.core.documents import from_document
@@ -26,8 +25,6 @@ from nightbench.core.model.experiments import NIGHTBENCH, Experiment, Experiment
 from nightbench.experiments import confirm, experiment_queue
 from nightbench.experiments.experiment_queue import take
 from nightbench.experiments.record import Ended, ExperimentRecord
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import SuspectedRegression, request_confirmations
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
@@ -55,18 +52,16 @@ Night = Callable[..., Run]
 
 
 @pytest.fixture
-def night(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
-) -> Night:
+def night(site: Site) -> Night:
     """A night on which `FALLS` lost ten per cent and `LESS` eight, judged."""
 
     def make(seconds: float = 3600.0, *, confirms: bool = True) -> Run:
-        history(Warehouse(connection), given, (STEADY, FALLS, LESS), nights=NIGHTS)
-        run = given.run(NIGHTS, suite="seeded")
+        site.past(STEADY, FALLS, LESS)
+        run = site.run(NIGHTS)
         came = {STEADY: 100.0, FALLS: 90.0, LESS: 92.0}
-        confirm_s(spooled(spool, run, came, channels=[inbox.url]), seconds)
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        judge(spool, warehouse, run, confirms=confirms)
+        confirm_s(site.spooled(run, came), seconds)
+        site.ingest(run)
+        site.judge(run, confirms=confirms)
         return run
 
     return make
@@ -77,12 +72,8 @@ def less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(nights.MOVED, LESS.case_id, 92.0)
 
 
-def judge(spool: Spool, warehouse: Database, run: Run, *, confirms: bool = True) -> None:
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms)
-
-
 def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
-    night: Night, repository: ExperimentRepository, spool: Spool, warehouse: Database
+    site: Site, night: Night, repository: ExperimentRepository
 ) -> None:
     # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
     run = night(seconds=300.0)
@@ -92,7 +83,7 @@ def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
     assert "takes about" in second["why"]
     assert "were left" in second["why"]
     assert first["gain_per_hour"] >= second["gain_per_hour"] > 0
-    judge(spool, warehouse, run)
+    site.judge(run)
     assert repository.find(run_id=run.run_id) == [second, first]  # asked once, however often judged
     suspect = from_document(SuspectedRegression, first["request"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
@@ -119,20 +110,12 @@ def test_who_cannot_confirm_does_not_wait(
 
 
 def test_a_message_waits_and_says_what_came_out_once(
-    night: Night,
-    repository: ExperimentRepository,
-    spool: Spool,
-    warehouse: Database,
-    inbox: Inbox,
-    reader: Warehouse,
+    site: Site, night: Night, repository: ExperimentRepository, reader: Warehouse
 ) -> None:
     run = night()
-    assert inbox.messages == []
+    assert site.inbox.messages == []
     rows = repository.waiting(run.run_id)
     assert [row["case_id"] for row in rows] == [FALLS.case_id, LESS.case_id]
-
-    def open_loader() -> Connection:
-        return connect(warehouse.loader)
 
     outcomes = (ConfirmationResult.CONFIRMED, ConfirmationResult.NOT_CONFIRMED)
     for row, outcome in zip(rows, outcomes, strict=True):
@@ -142,11 +125,11 @@ def test_a_message_waits_and_says_what_came_out_once(
         assert repository.leave(row["name"], "run-1", "done", spent_s=9.0, result=ended.result)
         assert not repository.begin(row["name"], "run-1")
     for _ in range(2):
-        notify_run(spool, run.run_id, open_loader)
-        judge(spool, warehouse, run)
+        notify_run(site.spool, run.run_id, site.connect)
+        site.judge(run)
 
-    assert len(inbox.messages) == 1
-    text = json.dumps(inbox.messages[0])
+    assert len(site.inbox.messages) == 1
+    text = json.dumps(site.inbox.messages[0])
     assert "confirmed on n1." in text
     assert "2 of 2 suspected regressions, within " in text
     assert ": 1 confirmed, 1 not confirmed. Median uncertainty of a drop: \\u00b11.0%" in text
@@ -160,34 +143,26 @@ def test_a_message_waits_and_says_what_came_out_once(
 
 
 def test_what_does_not_end_in_time_is_given_up_and_told(
-    night: Night,
-    repository: ExperimentRepository,
-    spool: Spool,
-    warehouse: Database,
-    inbox: Inbox,
-    server: Any,
+    site: Site, night: Night, repository: ExperimentRepository, warehouse: Database, server: Any
 ) -> None:
     run = night()
 
-    def open_loader() -> Connection:
-        return connect(warehouse.loader)
-
-    assert confirm.runs_to_notify(open_loader) == []
+    assert confirm.runs_to_notify(site.connect) == []
     server.execute("update raw.experiment set until = now() - interval '1 second'", warehouse.name)
     for _ in range(2):  # until the message was sent
-        assert confirm.runs_to_notify(open_loader) == [run.run_id]
+        assert confirm.runs_to_notify(site.connect) == [run.run_id]
     assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"cancelled"}
-    notify_run(spool, run.run_id, open_loader)
-    assert len(inbox.messages) == 1
-    assert confirm.runs_to_notify(open_loader) == []
+    notify_run(site.spool, run.run_id, site.connect)
+    assert len(site.inbox.messages) == 1
+    assert confirm.runs_to_notify(site.connect) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = repository.find(run_id=run.run_id)[0]["name"]
     for outcome, is_first in (("confirmed", True), ("not_confirmed", False)):
         said = {"outcome": outcome, "sentence": "So."}
         assert repository.leave(late, None, "done", spent_s=1.0, result=said) is is_first
     assert not repository.leave(late, None, "queued", spent_s=1.0)
-    notify_run(spool, run.run_id, open_loader)
-    assert len(inbox.messages) == 1
+    notify_run(site.spool, run.run_id, site.connect)
+    assert len(site.inbox.messages) == 1
 
 
 def test_a_person_may_ask_again_and_nobody_waits_for_that(
@@ -211,18 +186,11 @@ def test_a_person_may_ask_again_and_nobody_waits_for_that(
     assert len(inbox.messages) == 1
 
 
-def test_a_run_on_demand_doubts_nothing(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    repository: ExperimentRepository,
-) -> None:
-    history(Warehouse(connection), given, (FALLS,))
-    run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
-    spooled(spool, run, {FALLS: 90.0})
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge(spool, warehouse, run)
+def test_a_run_on_demand_doubts_nothing(site: Site, repository: ExperimentRepository) -> None:
+    site.past(FALLS)
+    run = site.run(NIGHTS, run_kind=RunKind.ON_DEMAND)
+    site.measure(run, {FALLS: 90.0})
+    site.judge(run)
     assert repository.find() == []
 
 
@@ -288,50 +256,45 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
 
 
 def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
-    night: Night,
-    repository: ExperimentRepository,
-    spool: Spool,
-    warehouse: Database,
-    monkeypatch: pytest.MonkeyPatch,
+    site: Site, night: Night, repository: ExperimentRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
     request = {"cases": ["x"], "rounds": 3}
     asked = Experiment("compare-1", ExperimentKind.COMPARE, request, "demo", "local", "ada")
 
-    def open_loader() -> Connection:
-        return connect(warehouse.loader)
-
     def next_one(**more: Any) -> Experiment:
-        found = take(open_loader, spool, "run-1", lambda _: "running", list, **more)
+        found = take(site.connect, site.spool, "run-1", lambda _: "running", list, **more)
         assert found is not None
         return found[0]
 
     assert repository.add(asked) is not None
     first = next_one()
     assert first.name == "compare-1"
-    record = ExperimentRecord(first, open_loader, print)
+    record = ExperimentRecord(first, site.connect, print)
     assert record.note() is None
     run = night()
     assert record.note() == "a night's suspected regressions are measured first"
-    assert record.finished(spool.comparison("compare-1"), "so") == ("queued", "so")
+    assert record.finished(site.spool.comparison("compare-1"), "so") == ("queued", "so")
     record.leave(Ended("queued", "so"))
     names = [row["name"] for row in repository.waiting(run.run_id)]
-    assert take(open_loader, spool, "run-1", lambda _: "running", list, night="another") is None
+    assert (
+        take(site.connect, site.spool, "run-1", lambda _: "running", list, night="another") is None
+    )
     for name in names:
         assert next_one(night=run.run_id).name == name
         assert repository.leave(name, "run-1", "done", spent_s=1.0, result={"outcome": "confirmed"})
     # The night's message is sent before anybody's comparison goes on.
-    assert take(open_loader, spool, "run-1", lambda _: "", list, night=run.run_id) is None
+    assert take(site.connect, site.spool, "run-1", lambda _: "", list, night=run.run_id) is None
     assert next_one().name == "compare-1"
 
 
 def test_only_what_was_given_up_is_said_to_have_been(
-    night: Night, warehouse: Database, server: Any
+    site: Site, night: Night, warehouse: Database, server: Any
 ) -> None:
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
     server.execute("delete from raw.delivery", warehouse.name)
-    assert confirm.runs_to_notify(lambda: connect(warehouse.loader)) == []
+    assert confirm.runs_to_notify(site.connect) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:

@@ -6,19 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import pytest
-from tests.sql.conftest import Database
-from tests.sql.given import Given
-from tests.sql.nights import STEADY
+from tests.sql.nights import STEADY, Site
 from tests.sql.spooled import case as sleeping
-from tests.sql.spooled import near, plan
+from tests.sql.spooled import near
 
 from nightbench.core.model import Case, Verdict
-from nightbench.night.judge import judge_run
 from nightbench.nodes import Control
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Warehouse, connect
-from nightbench.warehouse.connection import Connection
 
 NIGHTS, FELL = 24, 21
 """Nights in all, and the first slow one, from 0."""
@@ -31,11 +24,8 @@ Of = Callable[[int], Mapping[tuple[str, str], float]]
 class Lab:
     """Nights of one case that falls by a fifth, with controls of its nodes."""
 
-    def __init__(
-        self, spool: Spool, warehouse: Database, connection: Connection, given: Given
-    ) -> None:
-        self._spool, self._warehouse, self._given = spool, warehouse, given
-        self._loader, self._nodes = Warehouse(connection), Warehouse(connection).nodes
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
     def judged(
         self, controls: Of, on: Mapping[Case, tuple[str, ...]] | None = None, since: float = 80.0
@@ -43,26 +33,22 @@ class Lab:
         """Load the nights and judge the last one: its verdicts by case."""
         nodes = on or {STEADY: ("n1",)}
         for night in range(NIGHTS):
-            run = self._given.run(night, suite="seeded")
+            run = self._site.run(night)
             level = (since if night >= FELL else 100.0) * (1 + 0.002 * (night % 3 - 1))
-            came = [
-                near(self._given, run, case, level, nodes=where) for case, where in nodes.items()
-            ]
-            self._loader.runs.load(self._given.batch(run, *came))
+            given = self._site.given
+            self._site.load(run, *(near(given, run, c, level, nodes=on) for c, on in nodes.items()))
             measured = [
                 Control(node, metric, "cpu", "python-3.11", "GB/s", (value * (1 + 0.001 * night),))
                 for (node, metric), value in controls(night).items()
             ]
             at = run.started_at + timedelta(minutes=5)
-            self._nodes.store_preflight("local", run.run_id, [], measured, at)
-        store_plan(plan(run, list(nodes)), self._spool)
-        done = judge_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
-        return {verdict.case_id: verdict for verdict in done.verdicts}
+            self._site.loader.nodes.store_preflight("local", run.run_id, [], measured, at)
+        return {verdict.case_id: verdict for verdict in self._site.judge(run).verdicts}
 
 
 @pytest.fixture
-def lab(spool: Spool, warehouse: Database, connection: Connection, given: Given) -> Lab:
-    return Lab(spool, warehouse, connection, given)
+def lab(site: Site) -> Lab:
+    return Lab(site)
 
 
 def fallen(night: int) -> float:

@@ -12,8 +12,8 @@ import psycopg2
 import pytest
 from tests.sql.conftest import Database
 from tests.sql.given import Given
-from tests.sql.nights import Inbox
-from tests.sql.spooled import case, plan, spooled
+from tests.sql.nights import Inbox, Site
+from tests.sql.spooled import case, plan
 
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule, NightState
@@ -27,8 +27,6 @@ from nightbench.core.model import (
     RunKind,
     VerdictKind,
 )
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.night.missing_nights import check_deadlines, require_delivered
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
@@ -99,19 +97,19 @@ def loaded(connection: Connection) -> Loaded:
 
 
 @pytest.fixture
-def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Callable[..., Run]:
+def night(site: Site, loaded: Loaded) -> Callable[..., Run]:
     """A night's run, measured; loaded and judged where wanted."""
 
     def make(days: int = 0, *, load: bool = True, suite: str = "seeded", **more: object) -> Run:
         run = replace(
-            given.run(days, suite=suite),
+            site.given.run(days, suite=suite),
             started_at=EVENING + days * DAY,
             **more,
         )
-        spooled(spool, run, {ONE: 100.0, OTHER: 50.0})
+        site.spooled(run, {ONE: 100.0, OTHER: 50.0})
         if load:
-            ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-            judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+            site.ingest(run)
+            site.judge(run)
             loaded(run)
         return run
 
@@ -227,22 +225,17 @@ def test_a_damaged_file_of_a_run_silences_nobody(
 
 
 def test_a_night_that_had_no_room_for_any_case_is_met(
-    watch: Watch,
-    repository: NightRepository,
-    spool: Spool,
-    given: Given,
-    warehouse: Database,
-    loaded: Loaded,
+    site: Site, watch: Watch, repository: NightRepository, loaded: Loaded
 ) -> None:
     watch(NOON)
-    run = replace(given.run(suite="seeded"), started_at=EVENING)
+    run = replace(site.given.run(suite="seeded"), started_at=EVENING)
     whole = plan(run, [ONE])
     none = tuple(
         replace(each, planned=replace(each.planned, left_out=NO_ROOM)) for each in whole.cases
     )
-    mark_ended(store_plan(replace(whole, cases=none), spool))
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    mark_ended(store_plan(replace(whole, cases=none), site.spool))
+    site.ingest(run)
+    site.judge(run)
     loaded(run)
     assert watch(DUE) == []
     assert states(repository) == ["met"]
@@ -292,18 +285,18 @@ def test_another_schedule_begins_anew(watch: Watch, repository: NightRepository)
     assert watch(DUE + 3 * DAY, timetable=changed) == []
 
 
-def test_a_broken_file_keeps_its_promises(
-    watch: Watch, spool: Spool, given: Given, inbox: Inbox
-) -> None:
+def test_a_broken_file_keeps_its_promises(site: Site, watch: Watch) -> None:
     """Schedule and channels are known from before: from the last check, and from the last run."""
     watch(NOON)
-    run = given.run(-3, suite="seeded")
-    store_plan(plan(run, [ONE], [inbox.url]), spool)
+    run = site.run(-3)
+    store_plan(plan(run, [ONE], [site.inbox.url]), site.spool)
     said = watch(DUE, timetable=None, channels=None, problem="suites/seeded.yaml cannot be read")
     assert said == ["Nightbench seeded on local: no result by 2026-03-02 07:00 UTC"]
-    assert "suites/seeded.yaml cannot be read" in inbox.messages[-1]["message"]
+    assert "suites/seeded.yaml cannot be read" in site.inbox.messages[-1]["message"]
     # Another suite whose name only begins so.
-    store_plan(plan(given.run(-2, suite="seeded-large"), [ONE], ["json://127.0.0.1:1"]), spool)
+    store_plan(
+        plan(site.given.run(-2, suite="seeded-large"), [ONE], ["json://127.0.0.1:1"]), site.spool
+    )
     title = "Nightbench seeded on local: no result by 2026-03-03 07:00 UTC"
     assert watch(DUE + DAY, timetable=None, channels=None) == [title]
     # Never seen whole: nobody knows what it promises.
@@ -384,7 +377,7 @@ def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: In
 
 
 def test_one_check_at_a_time_and_when_it_was_is_kept(
-    watch: Watch, repository: NightRepository, spool: Spool, warehouse: Database
+    site: Site, watch: Watch, repository: NightRepository
 ) -> None:
     assert repository.first("deadline_check") is None
     watch(NOON)
@@ -394,7 +387,7 @@ def test_one_check_at_a_time_and_when_it_was_is_kept(
     while not repository.lock():
         assert time.monotonic() < until
         time.sleep(0.05)
-    other = check_deadlines([watch.promise], spool, lambda: connect(warehouse.loader), DUE)
+    other = check_deadlines([watch.promise], site.spool, site.connect, DUE)
     assert other.other_at_work
     assert states(repository) == []
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import Inbox
-from tests.sql.spooled import case, near, plan, spooled
+from tests.sql.nights import Site
+from tests.sql.spooled import case, near, plan
 
 from nightbench.core.model import (
     Case,
@@ -27,9 +26,7 @@ from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS
 from nightbench.night import detector_grade
 from nightbench.night.detector_grade import DetectorGrades, grade
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.spool import Spool
+from nightbench.night.judge import JudgeResult
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
@@ -51,16 +48,14 @@ class Says:
         return Judgement(self.kind, "", since=tonight.at)
 
 
-def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
+def store_nights(site: Site, nights: range) -> Run:
     """Nights of three steady series from the first of March on; the last one's run."""
     for night in nights:
-        run = given.run(night, suite="seeded")
         rng = random.Random(night)
-        came = []
-        for each in CASES:
-            level = 100 * (1 + rng.gauss(0, 0.01))
-            came.append(near(given, run, each, level))
-        loader.runs.load(given.batch(run, *came))
+        run = site.run(night)
+        site.load(
+            run, *(near(site.given, run, each, 100 * (1 + rng.gauss(0, 0.01))) for each in CASES)
+        )
     return run
 
 
@@ -70,13 +65,13 @@ def without_grading() -> None:
 
 
 @pytest.fixture
-def as_loader(warehouse: Database) -> Connect:
-    return lambda: connect(warehouse.loader)
+def as_loader(site: Site) -> Connect:
+    return site.connect
 
 
 @pytest.fixture
-def tonight(loader: Warehouse, given: Given) -> Run:
-    return store_nights(loader, given, range(NIGHTS))
+def tonight(site: Site) -> Run:
+    return store_nights(site, range(NIGHTS))
 
 
 @pytest.fixture
@@ -118,7 +113,7 @@ def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
 
 
 def test_a_suite_is_graded_once_a_week_and_a_night_that_is_judged_again_the_same(
-    as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, rows: Rows
+    site: Site, as_loader: Connect, tonight: Run, rows: Rows
 ) -> None:
     every = "select * from raw.detector_grade order by run_id, measure"
     first = graded(as_loader, tonight, VerdictKind.OK)
@@ -126,10 +121,10 @@ def test_a_suite_is_graded_once_a_week_and_a_night_that_is_judged_again_the_same
     assert graded(as_loader, tonight, VerdictKind.OK) == first
     assert rows(every) == stored
     for night in range(NIGHTS, NIGHTS + 6):
-        next_run = store_nights(loader, given, range(night, night + 1))
+        next_run = store_nights(site, range(night, night + 1))
         assert grade(as_loader, plan(next_run, CASES)) is None
     assert rows(every) == stored
-    week_later = store_nights(loader, given, range(NIGHTS + 6, NIGHTS + 7))
+    week_later = store_nights(site, range(NIGHTS + 6, NIGHTS + 7))
     assert graded(as_loader, week_later, VerdictKind.OK).grades
     assert {row["run_id"] for row in rows(every)} == {tonight.run_id, week_later.run_id}
 
@@ -161,10 +156,10 @@ def test_a_detector_that_always_alarms_detects_nothing_that_counts(
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
-    as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, connection: Connection
+    site: Site, as_loader: Connect, tonight: Run, connection: Connection
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    week_later = store_nights(loader, given, range(NIGHTS + 7, NIGHTS + 8))
+    week_later = store_nights(site, range(NIGHTS + 7, NIGHTS + 8))
     later = graded(as_loader, week_later, VerdictKind.OK)
     below = [each.measure for each in later.grades if each.below]
     assert below == ["2-4 noise", "over 4 noise"]
@@ -177,14 +172,12 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
 
 
 @pytest.mark.usefixtures("enough")
-def test_a_power_is_compared_with_the_one_before_the_window(
-    as_loader: Connect, loader: Warehouse, given: Given, connection: Connection
-) -> None:
-    before = store_nights(loader, given, range(NIGHTS))
+def test_a_power_is_compared_with_the_one_before_the_window(site: Site, as_loader: Connect) -> None:
+    before = store_nights(site, range(NIGHTS))
     good = graded(as_loader, before).grades[2]
     assert (good.measure, good.below) == ("10%", "")
     month_later, later = (
-        store_nights(loader, given, range(NIGHTS + day, NIGHTS + day + 40)) for day in (0, 60)
+        store_nights(site, range(NIGHTS + day, NIGHTS + day + 40)) for day in (0, 60)
     )
     assert not graded(as_loader, month_later, VerdictKind.OK).grades[2].below
     poor = graded(as_loader, later, VerdictKind.OK).grades[2]
@@ -196,89 +189,65 @@ def unnotified(reader: Warehouse, suite: str, until: Run) -> list[dict[str, Any]
     return reader.messages.read("unnotified_notes", suite=suite, cluster="local", until=until_at)
 
 
-def judged(
-    spool: Spool, connect_as: Connect, run: Run, inbox: Inbox, **came: float | Reason
-) -> JudgeResult:
+def judged(site: Site, run: Run, **came: float | Reason) -> JudgeResult:
     throughputs: dict[Case, float | Reason | None] = dict.fromkeys(CASES, 100.0)
     throughputs.update({CASES[int(place[1:])]: value for place, value in came.items()})
-    spooled(spool, run, throughputs, [inbox.url])
-    ingest_run(spool, run.run_id, connect_as)
-    return judge_run(spool, run.run_id, connect_as)
+    return site.judge(site.measure(run, throughputs))
 
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
-    spool: Spool,
-    as_loader: Connect,
-    given: Given,
-    tonight: Run,
-    inbox: Inbox,
+    site: Site, as_loader: Connect, tonight: Run
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
-    (alone,) = inbox.messages
+    judged(site, site.run(NIGHTS))
+    (alone,) = site.inbox.messages
     assert alone["title"] == "Nightbench seeded on local: its detector became worse"
     assert "injected slowdowns (over 4 noise) were detected" in alone["message"]
-    judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
-    assert len(inbox.messages) == 2
-    assert "detector" not in inbox.messages[1]["message"]
+    judged(site, site.run(NIGHTS + 1), c1=BROKEN)
+    assert len(site.inbox.messages) == 2
+    assert "detector" not in site.inbox.messages[1]["message"]
 
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_fell_comes_with_the_night_s_news(
-    spool: Spool,
-    as_loader: Connect,
-    given: Given,
-    tonight: Run,
-    connection: Connection,
-    inbox: Inbox,
+    site: Site, as_loader: Connect, tonight: Run, connection: Connection
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1=BROKEN)
-    (said,) = inbox.messages
+    judged(site, site.run(NIGHTS), c1=BROKEN)
+    (said,) = site.inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector became worse:\n- " in said["message"]
     assert unnotified(Warehouse(connection), "seeded", tonight) == []
 
 
-def test_a_night_that_was_judged_is_graded(
-    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given
-) -> None:
-    store_nights(loader, given, range(NIGHTS))
-    run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, dict.fromkeys(CASES, 100.0))
-    ingest_run(spool, run.run_id, as_loader)
-    result = judge_run(spool, run.run_id, as_loader)
+def test_a_night_that_was_judged_is_graded(site: Site, as_loader: Connect) -> None:
+    store_nights(site, range(NIGHTS))
+    run = site.run(NIGHTS)
+    site.measure(run, dict.fromkeys(CASES, 100.0))
+    result = site.judge(run)
     assert result.graded is not None
     assert result.graded.problem is None
     assert len(result.graded.grades) == 6
 
 
 def test_what_goes_wrong_in_grading_keeps_no_alert_back(
-    spool: Spool,
-    as_loader: Connect,
-    loader: Warehouse,
-    given: Given,
-    monkeypatch: pytest.MonkeyPatch,
+    site: Site, as_loader: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store_nights(loader, given, range(NIGHTS))
-    run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
-    ingest_run(spool, run.run_id, as_loader)
+    store_nights(site, range(NIGHTS))
+    run = site.run(NIGHTS)
+    site.measure(run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
     monkeypatch.setattr(detector_grade, "SERIES", "many")
-    result = judge_run(spool, run.run_id, as_loader)
+    result = site.judge(run)
     assert [verdict.case_id for verdict in result.opened] == [CASES[1].case_id]
     assert result.graded is not None
     assert "was not graded: " in (result.graded.problem or "")
 
 
-def test_only_nights_are_graded(
-    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given
-) -> None:
-    run = given.run(0, suite="seeded", run_kind=RunKind.ON_DEMAND)
-    spooled(spool, run, dict.fromkeys(CASES, 100.0))
-    ingest_run(spool, run.run_id, as_loader)
-    assert judge_run(spool, run.run_id, as_loader).graded is None
+def test_only_nights_are_graded(site: Site, as_loader: Connect) -> None:
+    run = site.run(0, run_kind=RunKind.ON_DEMAND)
+    site.measure(run, dict.fromkeys(CASES, 100.0))
+    assert site.judge(run).graded is None
 
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:

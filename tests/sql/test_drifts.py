@@ -7,20 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import STEADY, Inbox
-from tests.sql.spooled import DIGEST, FAKE, near, plan
+from tests.sql.conftest import Rows
+from tests.sql.nights import STEADY, Inbox, Site
+from tests.sql.spooled import DIGEST, FAKE, near
 from typer.testing import CliRunner
 
 from nightbench.alerts.notes import QUIET
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseToLoad, PlannedCase, Run, RunKind
-from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Warehouse, connect
+from nightbench.night.judge import JudgeResult
+from nightbench.warehouse import Warehouse
 
 CREEP = 0.0005
 """Of the level, lost each night: 7.2 % in 150 nights."""
@@ -35,37 +32,31 @@ def level(night: int, rate: float = -CREEP, until: int = 10_000) -> float:
 class Nights:
     """Nights of one case, one after the other."""
 
-    def __init__(
-        self, spool: Spool, warehouse: Database, loader: Warehouse, given: Given, channel: str
-    ) -> None:
-        self._spool, self._warehouse, self._loader = spool, warehouse, loader
-        self._given, self.channel = given, channel
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.channel = site.inbox.url
+        self.judge = site.judge
         self.night = 0
         self.kinds: Sequence[str] = ("",)
         """Fingerprints of the nodes, taken in turn."""
 
-    def load(self, figures: Sequence[float], kind: RunKind = RunKind.NIGHTLY) -> str:
-        """Load nights and judge none of them, all but the last as an import; its id."""
+    def load(self, figures: Sequence[float], kind: RunKind = RunKind.NIGHTLY) -> Run:
+        """Load nights and judge none of them, all but the last as an import; the last one."""
         runs = []
         for figure in figures:
-            run = self._given.run(self.night, suite="seeded", run_kind=kind)
+            run = self._site.run(self.night, run_kind=kind)
             runs.append((run, figure, self.kinds[self.night % len(self.kinds)]))
             self.night += 1
         planned = PlannedCase(STEADY, FAKE, DIGEST, "samples")
-        self._loader.runs.store_history(
+        self._site.loader.runs.store_history(
             (each[0], planned, measurement)
             for each in runs[:-1]
             if (measurement := self._came(*each).measurement)
         )
-        self._loader.runs.load(self._given.batch(run, self._came(*runs[-1])))
-        store_plan(plan(run, [STEADY], [self.channel]), self._spool)
-        return run.run_id
+        return self._site.load(run, self._came(*runs[-1]), channels=[self.channel])
 
     def _came(self, run: Run, figure: float, fingerprint: str) -> CaseToLoad:
-        return near(self._given, run, STEADY, figure, fingerprint_id=fingerprint)
-
-    def judge(self, run_id: str) -> JudgeResult:
-        return judge_run(self._spool, run_id, lambda: connect(self._warehouse.loader))
+        return near(self._site.given, run, STEADY, figure, fingerprint_id=fingerprint)
 
     def __call__(self, *figures: float) -> JudgeResult:
         """Load nights and judge the last one."""
@@ -73,10 +64,8 @@ class Nights:
 
 
 @pytest.fixture
-def nights(
-    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
-) -> Nights:
-    return Nights(spool, warehouse, loader, given, inbox.url)
+def nights(site: Site) -> Nights:
+    return Nights(site)
 
 
 def slowed(first: int, stop: int) -> list[float]:
@@ -130,8 +119,8 @@ def test_judged_again_it_is_silent_and_an_older_night_says_nothing(
     nights.judge(newer)
     kept = rows("select xmin::text, d.* from raw.drift as d")
     assert len(kept) == 1
-    for run_id in (newer, older, newer):
-        assert nights.judge(run_id).deliveries == ()
+    for run in (newer, older, newer):
+        assert nights.judge(run).deliveries == ()
         assert rows("select xmin::text, d.* from raw.drift as d") == kept
     assert len(inbox.messages) == 1
 
@@ -146,13 +135,13 @@ def test_it_ends_quietly_once_it_has_not_been_seen_for_some_nights(
         nights.judge(seen)
     last = ""
     for night in range(152, 152 + QUIET):
-        assert [row["seen_run_id"] for row in reader.series.drifts()] == [seen]
+        assert [row["seen_run_id"] for row in reader.series.drifts()] == [seen.run_id]
         last = nights.load([level(night) * 1.1])
         for _ in range(2):  # Judged again it is one night as before.
             nights.judge(last)
     assert reader.series.drifts() == []
     (over,) = reader.series.drifts(live=False)
-    assert over["over_run_id"] == last
+    assert over["over_run_id"] == last.run_id
     assert len(inbox.messages) == 1
 
 
@@ -187,9 +176,9 @@ def test_what_no_channel_took_is_told_by_the_next_try(
     nights: Nights, reader: Warehouse, inbox: Inbox
 ) -> None:
     url, nights.channel = nights.channel, "json://127.0.0.1:1"
-    run_id = nights.load(slowed(0, 150))
+    run = nights.load(slowed(0, 150))
     with pytest.raises(UserError, match="1 series drifted"):
-        nights.judge(run_id)
+        nights.judge(run)
     (row,) = reader.series.drifts()
     drifted = ("drift", row["case_id"], row["run_id"])
     assert reader.messages.deliveries([drifted]) == {}

@@ -3,52 +3,40 @@
 from __future__ import annotations
 
 import pytest
-from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import NIGHTS, STEADY, Inbox
-from tests.sql.spooled import near, spooled
+from tests.sql.conftest import Rows
+from tests.sql.nights import NIGHTS, STEADY, Inbox, Site
+from tests.sql.spooled import near
 
 from nightbench.core.model import METRICS, JudgedMetric, RegressionPolicy, Verdict, VerdictKind
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
-from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 GB = 1_000_000_000
 
 
 @pytest.fixture
-def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
+def judge(site: Site):
     def judge(
         night: int, metric: JudgedMetric, *, peak_bytes: int = GB, suite: str = "seeded"
     ) -> Verdict:
-        run = given.run(night, suite=suite)
-        spooled(
-            spool,
-            run,
-            {STEADY: 100.0},
-            channels=[inbox.url],
-            policy=RegressionPolicy(metric=metric),
-            peak_bytes=peak_bytes,
-        )
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        (verdict,) = judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).verdicts
-        return verdict
+        run = site.run(night, suite=suite)
+        policy = RegressionPolicy(metric=metric)
+        site.measure(run, {STEADY: 100.0}, policy=policy, peak_bytes=peak_bytes)
+        return site.verdict(run)
 
     return judge
 
 
 @pytest.fixture
-def past(connection: Connection, given: Given) -> None:
+def past(site: Site, connection: Connection) -> None:
     """Nights of one throughput whose memory grew by a quarter three nights ago."""
     loader = Warehouse(connection)
     for night in range(NIGHTS):
-        run = given.run(night, suite="seeded")
+        run = site.run(night)
         wobble = 1 + 0.002 * (night % 3 - 1)
         level = 1.25 * GB if night >= NIGHTS - 3 else GB
         came = near(
-            given,
+            site.given,
             run,
             STEADY,
             100.0 * wobble,
@@ -59,7 +47,7 @@ def past(connection: Connection, given: Given) -> None:
             model_flops_per_s=3e12 * wobble,
             mfu=0.4 * wobble,
         )
-        loader.runs.load(given.batch(run, came))
+        loader.runs.load(site.given.batch(run, came))
 
 
 @pytest.mark.usefixtures("past")

@@ -18,8 +18,8 @@ from PIL import Image
 from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
-from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, history, receiving
-from tests.sql.spooled import EXITED, LOST, plan, spooled
+from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, Site, receiving
+from tests.sql.spooled import EXITED, LOST, plan
 
 from nightbench.alerts import Delivery
 from nightbench.alerts.notify import notify_leftovers, notify_run
@@ -28,12 +28,9 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.run_plan import RunPlan
-from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan, store_plan
-from nightbench.warehouse import Triage, Warehouse, connect
-from nightbench.warehouse.connection import Connection
+from nightbench.warehouse import Triage, Warehouse
 
 Came = Mapping[Case, float | str | None]
 
@@ -41,22 +38,21 @@ Came = Mapping[Case, float | str | None]
 class Place:
     """A suite that is measured, loaded and judged."""
 
-    def __init__(self, spool: Spool, warehouse: Database, given: Given) -> None:
-        self.spool, self._warehouse, self.given = spool, warehouse, given
-
-    def connect(self) -> Connection:
-        return connect(self._warehouse.loader)
+    def __init__(self, site: Site, warehouse: Database) -> None:
+        self._site, self._warehouse = site, warehouse
+        self.spool, self.connect = site.spool, site.connect
+        site.past(FALLS, STEADY, BREAKS)
 
     def measure(self, run: Run, came: Came, channels: Sequence[str] = (), **changed: Any) -> None:
         """Measure and load; `changed` says what is different in the plan."""
-        spooled(self.spool, run, came, channels)
+        self._site.spooled(run, came, channels=channels)
         if changed:
             store_plan(replace(plan(run, list(came), channels), **changed), self.spool)
-        ingest_run(self.spool, run.run_id, self.connect)
+        self._site.ingest(run)
 
     def judge(self, run: Run, base_url: str | None = None) -> int:
         """How many deliveries came of it."""
-        return len(judge_run(self.spool, run.run_id, self.connect, base_url=base_url).deliveries)
+        return len(self._site.judge(run, base_url=base_url).deliveries)
 
     def tell(self, run: Run) -> int:
         return len(notify_run(self.spool, run.run_id, self.connect))
@@ -72,9 +68,8 @@ class Place:
 
 
 @pytest.fixture
-def place(spool: Spool, warehouse: Database, given: Given, connection: Connection) -> Place:
-    history(Warehouse(connection), given, (FALLS, STEADY, BREAKS))
-    return Place(spool, warehouse, given)
+def place(site: Site, warehouse: Database) -> Place:
+    return Place(site, warehouse)
 
 
 CALM = {FALLS: 100.0, STEADY: 100.0, BREAKS: 100.0}

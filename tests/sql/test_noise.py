@@ -9,16 +9,13 @@ import numpy as np
 import psycopg2
 import pytest
 from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import NIGHTS, STEADY, Inbox
-from tests.sql.spooled import near, plan
+from tests.sql.nights import NIGHTS, STEADY, Site
+from tests.sql.spooled import near
 
 from nightbench.alerts.notes import noise_notes
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, VerdictKind
-from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Warehouse, connect
+from nightbench.night.judge import JudgeResult
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 WILD = 0.25
@@ -27,67 +24,56 @@ WILD = 0.25
 BROKE = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 
 
-def before(loader: Warehouse, given: Given, sigma: float) -> None:
+def before(site: Site, sigma: float) -> None:
     """Nights around 100 samples/s that vary so much, loaded and not judged."""
     rng = np.random.default_rng(7)
     for night in range(NIGHTS):
-        run = given.run(night, suite="seeded")
+        run = site.run(night)
         level = 100.0 * float(np.exp(rng.normal(0, sigma)))
-        loader.runs.load(given.batch(run, near(given, run, STEADY, level)))
+        site.load(run, near(site.given, run, STEADY, level))
 
 
 class Nights:
     """Nights of one case, one after the other."""
 
-    def __init__(
-        self, spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
-    ) -> None:
-        self._spool, self._warehouse, self._loader = spool, warehouse, loader
-        self._given, self._inbox = given, inbox
+    def __init__(self, site: Site) -> None:
+        self._site = site
         self._night = NIGHTS
         self.last = ""
 
     def __call__(self, level: float | None) -> JudgeResult:
         """Load a night, a failed one where there is no level, and judge it."""
-        run = self._given.run(self._night, suite="seeded")
+        run = self._site.run(self._night)
         self._night += 1
         self.last = run.run_id
-        store_plan(plan(run, [STEADY], [self._inbox.url]), self._spool)
-        case = near(self._given, run, STEADY, level or 1.0)
+        case = near(self._site.given, run, STEADY, level or 1.0)
         if level is None:
             case = replace(
                 case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
-        self._loader.runs.load(self._given.batch(run, case))
-        return self.again()
+        self._site.load(run, case)
+        return self._site.judge(run)
 
     def again(self) -> JudgeResult:
         """Judge the last night again."""
-        return judge_run(self._spool, self.last, lambda: connect(self._warehouse.loader))
+        return self._site.judge(self._site.run(self._night - 1))
 
 
 @pytest.fixture
-def nights(
-    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
-) -> Nights:
-    return Nights(spool, warehouse, loader, given, inbox)
+def nights(site: Site) -> Nights:
+    return Nights(site)
 
 
 def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
-    nights: Nights,
-    connection: Connection,
-    given: Given,
-    reader: Warehouse,
-    rows: Rows,
-    inbox: Inbox,
+    site: Site, nights: Nights, reader: Warehouse, rows: Rows
 ) -> None:
-    before(Warehouse(connection), given, WILD)
+    before(site, WILD)
     nights(100.0)
     (listed,) = reader.series.noisy("local")
     assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last)
     assert listed["spread"] > listed["max_spread"] == 0.1
     (line,) = noise_notes(reader.series.noise_events(run_id=nights.last))
-    (told,) = inbox.messages
+    (told,) = site.inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")
     assert rows("select kind, subject, news from raw.delivery where channel = ''") == [
@@ -116,17 +102,15 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     assert [e["what"] for e in reader.series.noise_events()] == ["steady", "noisy"]
     (shown,) = reader.runs.results(nights.last)
     assert shown["noisy"] is None
-    assert any("steady again" in message["message"] for message in inbox.messages)
+    assert any("steady again" in message["message"] for message in site.inbox.messages)
     # It speaks again.
     while nights(20.0).verdicts[0].kind is not VerdictKind.REGRESSED:
         pass
     assert [alert["verdict"] for alert in reader.alerts.find()] == ["regressed"]
 
 
-def test_judged_again_it_says_the_same(
-    nights: Nights, connection: Connection, given: Given, reader: Warehouse
-) -> None:
-    before(Warehouse(connection), given, WILD)
+def test_judged_again_it_says_the_same(site: Site, nights: Nights, reader: Warehouse) -> None:
+    before(site, WILD)
     nights(100.0)
     first = nights.last
     events = reader.series.noise_events()
@@ -141,9 +125,9 @@ def test_judged_again_it_says_the_same(
 
 
 def test_an_alert_of_a_series_that_became_noisy_stays_as_it_is(
-    nights: Nights, connection: Connection, given: Given, reader: Warehouse, rows: Rows
+    site: Site, nights: Nights, reader: Warehouse, rows: Rows
 ) -> None:
-    before(Warehouse(connection), given, 0.002)
+    before(site, 0.002)
     while not nights(90.0).opened:
         pass
     rng = np.random.default_rng(3)
@@ -160,10 +144,8 @@ def test_an_alert_of_a_series_that_became_noisy_stays_as_it_is(
     assert len(rows("select * from raw.alert_event")) == since
 
 
-def test_a_steady_series_is_not_listed(
-    nights: Nights, connection: Connection, given: Given, reader: Warehouse
-) -> None:
-    before(Warehouse(connection), given, 0.01)
+def test_a_steady_series_is_not_listed(site: Site, nights: Nights, reader: Warehouse) -> None:
+    before(site, 0.01)
     nights(100.0)
     assert reader.series.noise_events() == []
     (shown,) = reader.runs.results(nights.last)
@@ -179,14 +161,14 @@ def test_a_steady_series_is_not_listed(
     ],
 )
 def test_its_history_is_only_added_to(
+    site: Site,
     warehouse: Database,
     nights: Nights,
     connection: Connection,
-    given: Given,
     reader: Warehouse,
     statement: str,
 ) -> None:
-    before(Warehouse(connection), given, WILD)
+    before(site, WILD)
     nights(100.0)
     with (
         closing(psycopg2.connect(warehouse.owner)) as owner,

@@ -5,33 +5,36 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import BREAKS, FALLS, NEW, NIGHTS, RISES, STEADY, VANISHES, Inbox, history
-from tests.sql.spooled import EXITED, STEPS, spooled
+from tests.sql.conftest import Rows
+from tests.sql.nights import (
+    BREAKS,
+    FALLS,
+    NEW,
+    NIGHTS,
+    RISES,
+    STEADY,
+    VANISHES,
+    Site,
+)
+from tests.sql.spooled import EXITED, STEPS
 
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Reason, ReasonCode, RunKind, VerdictKind
 from nightbench.night.ingest import ingest_ended, ingest_run, waiting_runs
-from nightbench.night.judge import judge_run
-from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
-from nightbench.warehouse.connection import Connection
 
 
-def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
-) -> None:
-    run = given.run(0, suite="seeded")
-    spooled(spool, run, {STEADY: 100.0, NEW: 50.0})
-    assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
+def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(site: Site, rows: Rows) -> None:
+    run = site.run(0)
+    site.spooled(run, {STEADY: 100.0, NEW: 50.0})
+    assert [waiting.run_id for waiting in waiting_runs(site.spool)] == [run.run_id]
 
-    first = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    again = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    first = site.ingest(run)
+    again = site.ingest(run)
 
     assert (first.changed, first.measured, first.quarantined, first.failed) == (True, 2, 0, 0)
     assert not again.changed
-    assert waiting_runs(spool) == []
+    assert waiting_runs(site.spool) == []
     medians = {r["case_id"]: r for r in rows("select * from marts.fct_measurement")}
     assert set(medians) == {STEADY.case_id, NEW.case_id}
     # By hand, from the raw step times: samples of a repeat over the seconds of its steps.
@@ -46,13 +49,11 @@ def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
     assert medians[STEADY.case_id]["n"] == 3
 
 
-def test_windows_that_contradict_their_steps_never_become_a_median(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
-) -> None:
-    run = given.run(0, suite="seeded")
-    spooled(spool, run, {STEADY: 100.0}, wall_factor=1.05)
+def test_windows_that_contradict_their_steps_never_become_a_median(site: Site, rows: Rows) -> None:
+    run = site.run(0)
+    site.spooled(run, {STEADY: 100.0}, wall_factor=1.05)
 
-    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = site.ingest(run)
 
     assert result.measured == 0
     assert rows("select * from marts.fct_measurement") == []
@@ -63,10 +64,10 @@ def test_windows_that_contradict_their_steps_never_become_a_median(
 
 
 def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
+    site: Site, rows: Rows
 ) -> None:
-    run = given.run(0, suite="seeded")
-    store = spooled(spool, run, {STEADY: 100.0}).case(STEADY.case_id)
+    run = site.run(0)
+    store = site.spooled(run, {STEADY: 100.0}).case(STEADY.case_id)
     # A fourth launch, of which somebody else's work took half.
     slow = json.loads(json.dumps(store.result(2, "n1")))
     summary = slow["processes"][0]["summary"]
@@ -77,7 +78,7 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     record = store.repeat(1) or {}
     store.save_repeat(4, {**record, "status": "disturbed", "reasons": [why.to_json()]})
 
-    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = site.ingest(run)
 
     assert (result.measured, result.quarantined) == (1, 0)
     median = rows("select * from marts.fct_measurement")[0]
@@ -99,29 +100,24 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     assert seen["is_quarantined"]
 
 
-def test_a_run_waits_while_the_warehouse_is_away(
-    spool: Spool, warehouse: Database, given: Given, rows: Rows
-) -> None:
-    run = given.run(0, suite="seeded")
-    spooled(spool, run, {STEADY: 100.0})
+def test_a_run_waits_while_the_warehouse_is_away(site: Site, rows: Rows) -> None:
+    run = site.run(0)
+    site.spooled(run, {STEADY: 100.0})
     with pytest.raises(WarehouseUnavailable):
-        ingest_run(spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse"))
-    assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
+        ingest_run(
+            site.spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse")
+        )
+    assert [waiting.run_id for waiting in waiting_runs(site.spool)] == [run.run_id]
 
-    assert ingest_ended(spool, lambda: connect(warehouse.loader)) == [run.run_id]
+    assert ingest_ended(site.spool, site.connect) == [run.run_id]
 
     assert len(rows("select * from marts.fct_measurement")) == 1
 
 
 def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
-    spool: Spool,
-    warehouse: Database,
-    connection: Connection,
-    given: Given,
-    reader: Warehouse,
-    inbox: Inbox,
+    site: Site, reader: Warehouse
 ) -> None:
-    history(Warehouse(connection), given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
+    site.past(STEADY, FALLS, RISES, BREAKS, VANISHES)
     expected = {
         STEADY: (100.0, VerdictKind.OK),
         FALLS: (90.0, VerdictKind.REGRESSED),
@@ -131,51 +127,44 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
         VANISHES: (None, VerdictKind.MISSING),
     }
     for night in (NIGHTS, NIGHTS + 1, NIGHTS + 2):
-        run = given.run(night, suite="seeded")
+        run = site.run(night)
         came = {each: throughput for each, (throughput, _) in expected.items()}
-        spooled(spool, run, came, channels=[inbox.url])
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        site.measure(run, came)
+        result = site.judge(run)
+        site.judge(run)
         if night == NIGHTS:
             found = {v.case_id: v.kind for v in result.verdicts}
             assert found == {each.case_id: kind for each, (_, kind) in expected.items()}
             assert all(verdict.sentence for verdict in reader.series.verdicts(run.run_id))
 
-    assert len(inbox.messages) == 1
-    assert FALLS.case_id in inbox.messages[0]["message"]
-    assert "10" in inbox.messages[0]["message"]
+    assert len(site.inbox.messages) == 1
+    assert FALLS.case_id in site.inbox.messages[0]["message"]
+    assert "10" in site.inbox.messages[0]["message"]
     assert {alert["case_id"] for alert in reader.alerts.find()} == {
         each.case_id for each in (FALLS, BREAKS, VANISHES)
     }
 
 
-def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
-) -> None:
-    history(Warehouse(connection), given, (FALLS,))
-    run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+def test_a_message_that_no_channel_took_is_sent_by_the_next_try(site: Site) -> None:
+    site.past(FALLS)
+    run = site.run(NIGHTS)
+    site.measure(run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
     with pytest.raises(UserError, match=r"no channel of suite seeded accepted the message"):
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        site.judge(run)
 
-    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
+    site.spooled(run, {FALLS: 90.0})
     for _ in range(2):
-        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        site.judge(run)
 
-    assert len(inbox.messages) == 1
+    assert len(site.inbox.messages) == 1
 
 
-def test_a_run_on_demand_opens_no_alert(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, reader: Warehouse
-) -> None:
-    history(Warehouse(connection), given, (FALLS,))
-    run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
-    spooled(spool, run, {FALLS: 90.0})
-    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+def test_a_run_on_demand_opens_no_alert(site: Site, reader: Warehouse) -> None:
+    site.past(FALLS)
+    run = site.run(NIGHTS, run_kind=RunKind.ON_DEMAND)
+    site.measure(run, {FALLS: 90.0})
 
-    result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    result = site.judge(run)
 
     assert [verdict.kind for verdict in result.verdicts] == [VerdictKind.REGRESSED]
     assert reader.alerts.find() == []

@@ -7,16 +7,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.spooled import FAKE, case, near, plan
+from tests.sql.conftest import Rows
+from tests.sql.nights import Site
+from tests.sql.spooled import FAKE, case, near
 
-from nightbench.core.model import Build, MeasuredPair, Pair, Run, RunKind, Verdict, VerdictKind
-from nightbench.night.judge import judge_run
+from nightbench.core.model import Build, MeasuredPair, Pair, Run, RunKind, VerdictKind
 from nightbench.nodes import Control
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 
 OLD, NEW = (replace(FAKE, version=version) for version in ("1.0", "2.0"))
 NIGHTS = 40
@@ -27,9 +24,9 @@ NOISE = 0.002
 class Lab:
     """Nights of a case on a machine that drifts by 3 % from night to night."""
 
-    def __init__(self, spool: Spool, warehouse: Database, loader: Warehouse, given: Given) -> None:
-        self._spool, self._warehouse = spool, warehouse
-        self._loader, self._given = loader, given
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.judge = site.verdict
         self._rng = random.Random(5)
 
     def night(
@@ -41,9 +38,8 @@ class Lab:
         kind: RunKind = RunKind.NIGHTLY,
     ) -> Run:
         """Load a night whose build and machine are so fast; the second reference is the bridge."""
-        run = self._given.run(number, suite="paired", run_kind=kind)
+        run = self._site.run(number, suite="paired", run_kind=kind)
         level = 100 * machine * math.exp(self._rng.gauss(0, 0.03))
-        batch = self._given.batch(run, near(self._given, run, CASE, level * build))
         # The new reference is a quarter faster than the old one.
         pairs = tuple(
             MeasuredPair(
@@ -54,18 +50,12 @@ class Lab:
             )
             for reference in references
         )
-        assert self._loader.runs.load(replace(batch, pairs=pairs))
-        assert not self._loader.runs.load(replace(batch, pairs=pairs))
+        for _ in range(2):
+            self._site.load(run, near(self._site.given, run, CASE, level * build), pairs=pairs)
         control = Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (level / 10,))
-        self._loader.nodes.store_preflight("local", run.run_id, [], [control], run.started_at)
-        store_plan(plan(run, [CASE]), self._spool)
+        nodes = self._site.loader.nodes
+        nodes.store_preflight("local", run.run_id, [], [control], run.started_at)
         return run
-
-    def judge(self, run: Run) -> Verdict:
-        (verdict,) = judge_run(
-            self._spool, run.run_id, lambda: connect(self._warehouse.loader)
-        ).verdicts
-        return verdict
 
     def _pair(self, level: float, build: float, faster: float) -> Pair:
         night, reference = (math.exp(self._rng.gauss(0, NOISE)) for _ in "AB")
@@ -73,8 +63,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(spool: Spool, warehouse: Database, loader: Warehouse, given: Given) -> Lab:
-    return Lab(spool, warehouse, loader, given)
+def lab(site: Site) -> Lab:
+    return Lab(site)
 
 
 def test_a_fall_below_the_machines_noise_is_told(lab: Lab) -> None:

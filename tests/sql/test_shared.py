@@ -9,18 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import Inbox
+from tests.sql.conftest import Rows
+from tests.sql.nights import Inbox, Site
 from tests.sql.spooled import case as sleeping
-from tests.sql.spooled import near, plan
+from tests.sql.spooled import near
 
-from nightbench.core.model import Case, VerdictKind
-from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.spool import Spool
-from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Triage, Warehouse, connect
-from nightbench.warehouse.connection import Connection
+from nightbench.core.model import Case, Run, VerdictKind
+from nightbench.warehouse import Triage, Warehouse
 
 ON_N1 = tuple(sleeping(batch) for batch in (1, 2, 3, 4, 5, 6))
 ON_N2 = tuple(sleeping(batch) for batch in (11, 12, 13, 14, 15, 16))
@@ -32,16 +27,9 @@ FELL = 40
 class Lab:
     """Nights of twelve cases; those of n1 become slower."""
 
-    def __init__(
-        self,
-        spool: Spool,
-        warehouse: Database,
-        connection: Connection,
-        given: Given,
-        inbox: Inbox,
-    ) -> None:
-        self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
-        self._loader = Warehouse(connection)
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.judge = site.judge
         self._rng = random.Random(7)
         self.wanderers: tuple[Case, ...] = ()
         """So many nights on their node, as many on n1, which is slower by 6 %."""
@@ -54,21 +42,17 @@ class Lab:
         fall: float = 0.04,
         noise: float = 0.004,
         early: tuple[int, ...] = (),
-    ) -> str:
-        """Load nights; return the last one's run_id. The first fell so many nights `early`."""
+    ) -> Run:
+        """Load nights; return the last one. The first fell so many nights `early`."""
         for night in range(since, until):
-            run = self._given.run(night, suite="seeded")
+            run = self._site.run(night)
             ahead = dict(zip(ON_N1, early, strict=False))
             came = [
                 self._came(run, case, night + ahead.get(case, 0), fall, noise)
                 for case in (*ON_N1, *ON_N2)
             ]
-            self._loader.runs.load(self._given.batch(run, *came))
-        store_plan(plan(run, [*ON_N1, *ON_N2], [self._inbox.url]), self._spool)
-        return run.run_id
-
-    def judge(self, run_id: str) -> JudgeResult:
-        return judge_run(self._spool, run_id, lambda: connect(self._warehouse.loader))
+            self._site.load(run, *came)
+        return run
 
     def _came(self, run, case: Case, night: int, fall: float, noise: float):
         is_slow = case in ON_N1 and night >= FELL
@@ -76,11 +60,11 @@ class Lab:
         if case in self.wanderers and night // self.stay % 2:
             place, fall, is_slow = "n1", 0.06, True
         level = 100 * (1 - fall if is_slow else 1) * math.exp(self._rng.gauss(0, noise))
-        return near(self._given, run, case, level, nodes=(place,))
+        return near(self._site.given, run, case, level, nodes=(place,))
 
     def load_disturbed(
         self, until: int = 25, first: int = 0, since: int = 22, noise: float = 0.004
-    ) -> str:
+    ) -> Run:
         """Load nights of which the last have a slow node, a slow link and a slow build at once."""
         alone, toy = sleeping(1), replace(sleeping(1), framework="toy")
         groups = [
@@ -95,7 +79,7 @@ class Lab:
             for k in range(count)
         ]
         for night in range(first, until):
-            run = self._given.run(night, suite="seeded")
+            run = self._site.run(night)
             is_slow = night >= since
             came = []
             for case, nodes, fall in cases:
@@ -103,18 +87,15 @@ class Lab:
                 changed: dict[str, Any] = {}
                 if case.framework == "toy":
                     changed["framework_version"] = "2.1" if is_slow else "2.0"
-                came.append(near(self._given, run, case, level, nodes=nodes, **changed))
+                came.append(near(self._site.given, run, case, level, nodes=nodes, **changed))
             known = {f"fp-n{n}": {"schema": FINGERPRINT, "node": f"n{n}"} for n in range(1, 5)}
-            self._loader.runs.load(replace(self._given.batch(run, *came), fingerprints=known))
-        store_plan(plan(run, [case for case, _, _ in cases]), self._spool)
-        return run.run_id
+            self._site.load(run, *came, channels=[], fingerprints=known)
+        return run
 
 
 @pytest.fixture
-def lab(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
-) -> Lab:
-    return Lab(spool, warehouse, connection, given, inbox)
+def lab(site: Site) -> Lab:
+    return Lab(site)
 
 
 def test_six_series_of_a_slow_node_are_one_alert_that_names_them(
@@ -137,9 +118,9 @@ def test_six_series_of_a_slow_node_are_one_alert_that_names_them(
 
 def test_the_next_nights_and_a_second_judging_open_no_other(lab: Lab, reader: Warehouse) -> None:
     for night in range(FELL + 3, FELL + 8):
-        run_id = lab.load(night, since=0 if night == FELL + 3 else night - 1)
-        lab.judge(run_id)
-        lab.judge(run_id)
+        run = lab.load(night, since=0 if night == FELL + 3 else night - 1)
+        lab.judge(run)
+        lab.judge(run)
     assert len(reader.alerts.find()) == 1
 
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.sql.conftest import Database, Rows
-from tests.sql.given import Given
-from tests.sql.nights import STEADY, Inbox
-from tests.sql.spooled import STEPS, spooled
+from tests.sql.conftest import Rows
+from tests.sql.nights import STEADY, Inbox, Site
+from tests.sql.spooled import STEPS
 
 from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
-from nightbench.night.ingest import ingest_run
-from nightbench.night.judge import judge_run
 from nightbench.night.training_verdicts import NIGHTS_COMPARED
-from nightbench.spool import Spool
-from nightbench.warehouse import Triage, Warehouse, connect
+from nightbench.warehouse import Triage, Warehouse
 
 AS_EVER = [2.0, *(1.9 - 0.05 * step for step in range(STEPS))]
 HALF_A_BATCH = [2.1, *AS_EVER[1:]]
 
 
 @pytest.fixture
-def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
+def judge(site: Site):
     def judge(
         night: int,
         losses: Sequence[float],
@@ -32,21 +28,10 @@ def judge(spool: Spool, warehouse: Database, given: Given, inbox: Inbox):
         policy: RegressionPolicy | None = None,
         confirms: bool = False,
     ) -> Verdict:
-        run = given.run(night, suite="seeded")
-        spooled(
-            spool,
-            run,
-            {STEADY: throughput},
-            channels=[inbox.url],
-            version=version,
-            policy=policy or RegressionPolicy(),
-            losses={STEADY: losses},
-        )
-        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
-        (verdict,) = judge_run(
-            spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms
-        ).verdicts
-        return verdict
+        run = site.run(night)
+        more = {"policy": policy or RegressionPolicy(), "losses": {STEADY: losses}}
+        site.measure(run, {STEADY: throughput}, version=version, **more)
+        return site.verdict(run, confirms=confirms)
 
     return judge
 
