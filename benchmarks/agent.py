@@ -4,22 +4,31 @@ Every verb prints one JSON document and exits 0; on failure it prints {"error": 
 non-zero. Its modules are in `nodeside/`; benchmarks/README.md describes the contract.
 """
 
+# ruff: noqa: E402 - the path is set before anything is imported from it
 from __future__ import annotations
+
+import os
+import sys
+
+# A user's PYTHONPATH, maybe for another Python, hides no module that the agent imports.
+sys.path[:] = [
+    os.path.dirname(os.path.abspath(__file__)),
+    *(
+        each
+        for each in sys.path
+        if __name__ != "__main__" or each not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    ),
+]
 
 import argparse
 import importlib
 import json
-import os
-import sys
 import time
 from typing import Any, Callable
 
+from nodeside.files import AgentError, explain
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-if HERE not in sys.path:
-    sys.path.insert(0, HERE)
-
-from nodeside.files import AgentError, explain  # noqa: E402 - the path is set just above
-
 PATHS = ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", "dir", "sweep")
 """Options that are paths."""
 

@@ -35,14 +35,16 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from logs.lines import LogError, Row, split_lines
-from logs.records import FAR_OFF, LeftOut, Record, drop_far_off, record_of, unit_and_device
+from logs.records import DAMAGED, FAR_OFF, LeftOut, Record, drop_far_off, record_of, unit_and_device
 from logs.steps import State, last_run, number_steps
 from logs.templates import TemplateFormat
 from logs.writers import OTHER_PROCESS, chosen_writer, tags_of
 
+MOST_EXAMINED = 5_000
+"""Lines of a log without a step that are compared with other formats."""
 MOST_DAMAGED = 0.1
 """Part of the lines that may be left out; one of them always may."""
 
@@ -157,7 +159,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
         except LeftOut as lost:
             left_out[lost.why] += 1
             first_lost = first_lost or ", the first on line {}{}".format(n, lost.said)
-    _refuse_damage(name, module, left_out, len(states), first_lost)
+    _refuse_damage(name, module, left_out, len(states), first_lost, lines)
     if options.get("choose") and all(fields.get("step") is not None for fields, _ in states):
         states, of_others, earlier = last_run(states)
         skipped.update(of_others)
@@ -170,7 +172,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     records = [record for _, record in states]
     for figure in ("throughput", "step_s"):
         left_out[FAR_OFF] += drop_far_off(records, figure)
-    _refuse_damage(name, module, left_out, len(records) - left_out[FAR_OFF], first_lost)
+    _refuse_damage(name, module, left_out, len(records) - left_out[FAR_OFF], first_lost, lines)
     for record in records:
         if not math.isfinite(record.others.get("loss", 0.0)):
             del record.others["loss"]
@@ -201,14 +203,33 @@ def _found(name: str, module: Any, lines: List[str], options: Mapping[str, Any])
 
 
 def _refuse_damage(
-    name: str, module: Any, left_out: Mapping[str, int], kept: int, first: str
+    name: str,
+    module: Any,
+    left_out: Mapping[str, int],
+    kept: int,
+    first: str,
+    lines: Sequence[str],
 ) -> None:
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
+    of_another = not kept and not set(left_out) - {CUT_OFF, DAMAGED}
+    advice = _other_formats(name, lines[-MOST_EXAMINED:]) if of_another else ""
     if not kept and not lost:
-        raise LogError("no line of it states a step; expected {} ({})".format(name, module.TITLE))
+        raise LogError(
+            "no line of it states a step; expected {} ({}){}".format(name, module.TITLE, advice)
+        )
     if not kept or lost > max(1, MOST_DAMAGED * (lost + kept)):
         said = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
         raise LogError(
             "{} of {} lines that state a step cannot be read ({}){}; expected at most "
-            "{:.0%}".format(lost, lost + kept, said, first, MOST_DAMAGED)
+            "{:.0%}{}".format(lost, lost + kept, said, first, MOST_DAMAGED, advice)
         )
+
+
+def _other_formats(name: str, lines: Sequence[str]) -> str:
+    """Name the formats that lines look like, and the one that reads any line."""
+    if name == "regex":
+        return ""
+    others = {each: format_named(each).MARKER for each in names() if each not in (name, "regex")}
+    found = Counter(other for other in others for line in lines if others[other].search(line))
+    looks = ". Lines look like {}".format(" or ".join(n for n, _ in found.most_common(2)))
+    return "{}. The format regex reads any line with a --pattern".format(looks if found else "")

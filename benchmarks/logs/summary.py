@@ -9,6 +9,9 @@ from logs.lines import LogError
 from logs.reading import Reading, format_named, read
 from logs.records import Record
 
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh")
+"""Begins of files of gzip, zstd, xz and bzip2."""
+
 
 def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:
     """Return the steps and values of a log, without those of the warm-up.
@@ -18,9 +21,13 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
     """
     try:
         with open(path, "rb") as stream:
-            text = stream.read().decode("utf-8", "replace")
+            content = stream.read()
     except OSError as error:
         raise LogError("{}: {}".format(path, error.strerror)) from error
+    if content.startswith(COMPRESSED):
+        said = "{0}: found a compressed file; expected text: zcat {0} | nightbench parse {1} -"
+        raise LogError(said.format(path, name))
+    text = content.decode("utf-8", "replace")
     try:
         reading = read(name, text, dict({"choose": True}, **options))
     except LogError as error:

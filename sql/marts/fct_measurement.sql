@@ -9,21 +9,12 @@ select
     m.run_kind,
     m.run_at as started_at,
     r.origin = 'import' as is_imported,
-    s.workload,
-    s.framework,
-    s.strategy,
-    s.nodes,
-    s.devices_per_node,
-    s.trainers,
-    s.pservers,
     coalesce(s.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
     coalesce(s.global_batch_size, m.found_batch_size * s.trainers) as global_batch_size,
     s.batch_size_per_device is null as is_batch_found,
     /* axes of s */
     b.environment,
-    s.data,
     s.is_synthetic,
-    s.scale,
     s.axes,
     b.build_id,
     m.is_private_build,
@@ -44,38 +35,15 @@ select
             )
             then m.untried
     end as untried,
-    m.framework_version,
-    m.throughput,
     m.unit,
-    m.n,
+    /* figures of m */
     m.minimum as throughput_min,
     m.maximum as throughput_max,
     m.mad as throughput_mad,
-    m.spread,
-    m.half_width,
     m.throughput
     / coalesce(s.global_batch_size, m.found_batch_size * s.trainers) as minibatches_per_s,
-    m.speedup,
-    m.efficiency,
-    m.baseline_case_id,
-    m.time_to_first_step_s,
-    m.peak_resident_bytes,
-    m.peak_allocator_bytes,
-    m.sent_bytes_per_step,
-    m.data_wait_s,
-    m.power_w,
-    m.joules_per_unit,
-    m.energy_absent,
-    m.tokens_per_s,
-    m.model_flops_per_s,
     m.tokens_per_s / s.trainers as tokens_per_s_per_device,
     m.model_flops_per_s / s.trainers / 1e12 as tflops_per_device,
-    m.device,
-    m.peak_flops,
-    m.mfu,
-    m.mfu_absent,
-    m.reported,
-    m.losses,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.node_names,
@@ -93,56 +61,17 @@ where m.is_good;
 
 comment on view marts.fct_measurement is
 'One row per series (case_id, cluster) and run: medians that passed the checks';
-comment on column marts.fct_measurement.throughput is
-'Median over n repeats, units of work per second; the unit stands in unit';
 comment on column marts.fct_measurement.is_batch_found is
 'The case says max: batch_size_per_device is the largest that fitted in this run';
 comment on column marts.fct_measurement.minibatches_per_s is 'throughput / global_batch_size';
-comment on column marts.fct_measurement.spread is '(throughput_max - throughput_min) / throughput';
-comment on column marts.fct_measurement.speedup is
-'throughput / throughput of baseline_case_id in the same run, same batch per device (weak scaling)';
-comment on column marts.fct_measurement.efficiency is 'speedup / (ranks / ranks of the baseline)';
-comment on column marts.fct_measurement.time_to_first_step_s is
-'Process start to the end of the first step, seconds';
-comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
-comment on column marts.fct_measurement.sent_bytes_per_step is
-'Bytes that a rank sends in a step, the largest rank''s; null where the line does not '
-'count them';
-comment on column marts.fct_measurement.data_wait_s is
-'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
-'Times minibatches_per_s it is the share of a step';
-comment on column marts.fct_measurement.joules_per_unit is
-'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
-'its reason in energy_absent';
-comment on column marts.fct_measurement.energy_absent is
-'Why there is no energy; null where there is one';
-comment on column marts.fct_measurement.tokens_per_s is
-'Tokens per second of all devices; null for what is no language model';
-comment on column marts.fct_measurement.model_flops_per_s is
-'FLOP/s that the model''s mathematics need, forward and backward, of all devices; nothing that is '
-'computed again; null where the workload states none';
 comment on column marts.fct_measurement.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column marts.fct_measurement.tflops_per_device is
 'model_flops_per_s / trainers, in TFLOP/s';
-comment on column marts.fct_measurement.mfu is
-'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
-comment on column marts.fct_measurement.mfu_absent is
-'Why there is no mfu; null where there is one';
-comment on column marts.fct_measurement.reported is
-'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '
-'own formula: by name, as printed, median of the repeats; null if none. Never judged';
-comment on column marts.fct_measurement.losses is
-'Losses that show how it trained, by name, each with the lowest and the highest of the repeats';
 comment on column marts.fct_measurement.is_synthetic is
 'Measured with synthetic data: mark it whenever it is shown next to a published real-data value';
-comment on column marts.fct_measurement.axes is
-'Every axis of the case by name; two rows do equal work where these agree but for one';
-comment on column marts.fct_measurement.is_private_build is
-'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column marts.fct_measurement.untried is
 'Why this configuration was untried on such devices. Do not quote it as what the line can do '
 'before it has passed the acceptance test of the cluster with this build and driver';
-comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';
 comment on column marts.fct_measurement.is_imported is 'From a site''s older results';

@@ -1,20 +1,20 @@
 -- Grain: one row per repeat (one launch of the gang), of every generation, good or not.
 create or replace view marts.fct_repeat as
 select
-    e.run_id,
-    e.case_id,
-    e.cluster,
+    r.run_id,
+    c.case_id,
+    c.cluster,
     e.generation,
     e.repeat,
-    e.suite,
-    e.run_kind,
+    r.suite,
+    r.run_kind,
     c.workload,
     c.framework,
     c.strategy,
     e.started_at,
     e.status,
     e.reasons,
-    e.is_quarantined,
+    e.quarantine_reasons is not null as is_quarantined,
     e.quarantine_reasons,
     e.throughput,
     p.unit,
@@ -34,20 +34,13 @@ select
     e.loss_first,
     e.loss_median,
     e.reported,
+    e.slowest_rank,
     e.error
-from staging.repeat as e
+from raw.repeat as e
+inner join raw.run as r on e.run_key = r.run_key and e.run_at = r.started_at
 inner join staging.series as c on e.series_key = c.series_key
 inner join raw.planned_case as p
     on e.run_key = p.run_key and e.series_key = p.series_key;
 
 comment on view marts.fct_repeat is 'One row per repeat (one launch of the gang), good or not';
-comment on column marts.fct_repeat.sent_bytes_per_step is
-'Bytes that a rank sent in a step, the largest rank''s; null where they are not '
-'counted';
-comment on column marts.fct_repeat.data_wait_s is
-'Seconds that a step of the rank that waited longest waited for its batch, mean over the window; '
-'null for synthetic data';
-comment on column marts.fct_repeat.power_w is
-'Mean power of all devices in the windows, W; null where it is not known';
-comment on column marts.fct_repeat.reasons is
-'Why it does not count, as data; marts.fct_reason has a row for each';
+comment on column marts.fct_repeat.is_quarantined is 'A check refused it';

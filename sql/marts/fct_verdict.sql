@@ -44,11 +44,4 @@ left join raw.measurement as m
         and not m.is_superseded;
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
-comment on column marts.fct_verdict.change is
-'value / baseline - 1 of this night; may be outside of the interval of the level';
-comment on column marts.fct_verdict.low is
-'With high: 90 % interval of the level''s relative change';
-comment on column marts.fct_verdict.smallest_slowdown is
-'Minimum detectable slowdown: a lasting relative drop of this size is reported within a week in '
-'nine of ten cases';
 comment on column marts.fct_verdict.is_quarantined is 'A check rejected the judged value';

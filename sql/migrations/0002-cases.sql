@@ -76,94 +76,22 @@ comment on column raw.build.version is 'Version that was asked for; null where t
 comment on column raw.build.location is 'Path of the wheel, prefix on the nodes, or image';
 comment on column raw.build.digest is 'sha256 of the wheel or image';
 
+-- nightbench.warehouse.columns adds a generated column for each axis, with its comment.
 create table raw."case" (
     case_key integer generated always as identity primary key,
     case_id text not null unique check (case_id <> ''),
-    workload text not null check (workload <> ''),
-    framework text not null check (framework <> ''),
-    strategy text not null check (strategy in ('single', 'collective', 'parameter_server')),
-    nodes integer not null check (nodes >= 1),
-    devices_per_node integer not null check (devices_per_node >= 1),
-    trainers integer not null check (trainers >= 1),
-    pservers integer not null check (pservers >= 0),
-    batch_size_per_device integer check (batch_size_per_device >= 1),
-    precision text not null,
-    sync text,
-    compiler text not null,
-    execution text not null,
-    layout text not null,
-    sequence_length integer check (sequence_length >= 1),
-    compression text not null,
-    link_bandwidth text not null,
-    threads integer check (threads >= 1),
-    sparsity double precision,
-    cpus integer check (cpus >= 1),
-    memory_mb integer check (memory_mb >= 1),
-    data text not null,
-    scale text not null,
     axes jsonb not null check (jsonb_typeof(axes) = 'object'),
-    shard integer not null default 1 check (shard >= 1),
-    shard_stage integer check (shard_stage between 1 and 3),
-    tensor integer not null default 1 check (tensor >= 1),
-    pipeline integer not null default 1 check (pipeline >= 1),
-    schedule text check (schedule <> ''),
-    micro_batches integer not null default 1 check (micro_batches >= 1),
-    recompute text not null default 'none' check (recompute <> ''),
-    context integer not null default 1 check (context >= 1),
-    expert integer not null default 1 check (expert >= 1),
-    state_precision text not null default 'fp32' check (state_precision <> ''),
-    tuning text not null default 'default' check (tuning <> ''),
+    mode text not null,
     unique (case_key, case_id)
 );
-create index case_by_work on raw."case" (workload, framework);
 comment on table raw."case" is 'A case: a workload in a framework, with every axis';
 comment on column raw."case".case_key is 'Key to which series refer';
 comment on column raw."case".case_id is 'Its name, made from the axes and nothing else';
-comment on column raw."case".workload is 'Workload that is trained';
-comment on column raw."case".framework is 'Framework line that trains it';
-comment on column raw."case".strategy is 'single, collective (data parallel) or parameter_server';
-comment on column raw."case".nodes is 'Nodes with trainers';
-comment on column raw."case".devices_per_node is 'Devices that are used on each node';
-comment on column raw."case".trainers is 'Data-parallel ranks';
-comment on column raw."case".pservers is 'Parameter servers; 0 without';
-comment on column raw."case".batch_size_per_device is
-'Samples in a step of one trainer; null: max, the largest that fits';
-comment on column raw."case".precision is 'fp32, tf32, bf16 or fp16';
-comment on column raw."case".sync is
-'How parameter servers are updated: sync, async, half_async, geo; null without servers';
-comment on column raw."case".compiler is 'none, xla, inductor, cinn';
-comment on column raw."case".execution is 'default, or a way of execution of its framework';
-comment on column raw."case".layout is 'Memory layout of activations; default: the framework''s';
-comment on column raw."case".sequence_length is 'Tokens of a sample; null where it has none';
-comment on column raw."case".compression is 'Compression of gradients: none, or dgc';
-comment on column raw."case".link_bandwidth is 'Limit of the network links: full, 1gbit, ...';
-comment on column raw."case".threads is 'Threads of each process; null: the framework''s choice';
-comment on column raw."case".sparsity is 'Share of the gradients that a compression leaves out';
-comment on column raw."case".cpus is 'CPU cores that each process may use; null: all';
-comment on column raw."case".memory_mb is 'Memory that each process may use, MiB; null: all';
-comment on column raw."case".data is 'synthetic, or what is read';
-comment on column raw."case".scale is 'full, as published; smoke, small enough for two cores';
-comment on column raw."case".axes is 'All axes in one document: compares everything but one axis';
-comment on column raw."case".shard is
-'Devices that share a copy of what shard_stage splits; 1: every device holds all';
-comment on column raw."case".shard_stage is
-'Split parts: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: nothing';
-comment on column raw."case".tensor is 'Devices that split each matrix; 1: matrices are not split';
-comment on column raw."case".pipeline is 'Devices that split the layers; 1: layers are not split';
-comment on column raw."case".schedule is
-'Order in which the parts of a batch go through a pipeline, such as 1f1b; null: there is none';
-comment on column raw."case".micro_batches is
-'Parts of the batch of a step that are computed one after another';
-comment on column raw."case".recompute is
-'Part of a layer that is computed again for its backward: none, selective or full';
-comment on column raw."case".context is
-'Devices that split each sequence; 1: sequences are not split';
-comment on column raw."case".expert is
-'Devices that split the experts of each layer; 1: experts are not split';
-comment on column raw."case".state_precision is
-'Precision of the stored states of the optimiser: fp32 or bf16';
-comment on column raw."case".tuning is
-'How switches of its own framework line are set, by a name that the line has; else default';
+comment on column raw."case".axes is
+'Every axis of the case by name; two rows do equal work where these agree but for one';
+comment on column raw."case".mode is
+'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
+'layout, compression, how work is split, what is kept and tuning, such as `single bf16 xla`';
 
 create table raw.series (
     series_key integer generated always as identity primary key,

@@ -97,11 +97,13 @@ comment on column raw.measurement.generation is
 'Counts how often a person asked for the case again';
 comment on column raw.measurement.build_key is 'Build that was measured';
 comment on column raw.measurement.n is 'Repeats that the median rests on';
-comment on column raw.measurement.is_private_build is 'As planned';
+comment on column raw.measurement.is_private_build is
+'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column raw.measurement.is_superseded is 'A later generation of the same run counts';
 comment on column raw.measurement.is_good is
 'It counts: ok, not quarantined, and the last generation';
-comment on column raw.measurement.throughput is 'Median, units of work per second';
+comment on column raw.measurement.throughput is
+'Median over n repeats, units of work per second; unit names the unit';
 comment on column raw.measurement.minimum is 'Smallest repeat, units of work per second';
 comment on column raw.measurement.maximum is 'Largest repeat, units of work per second';
 comment on column raw.measurement.mad is
@@ -109,7 +111,8 @@ comment on column raw.measurement.mad is
 comment on column raw.measurement.spread is '(maximum - minimum) / median';
 comment on column raw.measurement.half_width is
 'Relative 95 % confidence half-width, t distribution on log values; null for n < 3';
-comment on column raw.measurement.speedup is 'throughput / throughput of the baseline case';
+comment on column raw.measurement.speedup is
+'throughput / throughput of baseline_case_id in the same run, same batch per device (weak scaling)';
 comment on column raw.measurement.efficiency is 'speedup / (ranks / ranks of the baseline case)';
 comment on column raw.measurement.time_to_first_step_s is
 'Process start to the end of the first step, seconds; median of the repeats';
@@ -117,9 +120,10 @@ comment on column raw.measurement.elapsed_s is
 'Seconds that the case took from preparing to its last repeat';
 comment on column raw.measurement.peak_resident_bytes is 'Largest resident memory of any rank';
 comment on column raw.measurement.sent_bytes_per_step is
-'Bytes that a rank sent in a step, where its line counts them; the largest of its repeats';
+'Bytes that a rank sends in a step, the largest rank''s; null where the line does not count them';
 comment on column raw.measurement.data_wait_s is
-'Seconds that a step waited for its batch; median of the repeats; null for synthetic data';
+'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
+'Times minibatches_per_s it is the share of a step';
 comment on column raw.measurement.found_batch_size is
 'Size that was found if the case says max; else null';
 comment on column raw.measurement.checks_met is
@@ -148,13 +152,14 @@ comment on column raw.measurement.device is
 comment on column raw.measurement.peak_flops is
 'Dense peak of all devices together at the precision of the case, FLOP/s; null where unknown';
 comment on column raw.measurement.mfu is
-'Model FLOPs utilisation: model_flops_per_s / peak_flops';
+'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
 comment on column raw.measurement.mfu_absent is 'Why a median has no mfu; null where it has one';
 comment on column raw.measurement.power_w is
 'Mean power of all devices in the windows, W, median of the repeats: GPUs of a case that runs on '
 'them, else CPU packages; nothing else of the nodes';
 comment on column raw.measurement.joules_per_unit is
-'Energy of the devices for a unit of work, J: power / throughput, median of the repeats';
+'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
+'its reason in energy_absent';
 comment on column raw.measurement.energy_absent is
 'Why a median has no energy; null where it has one';
 comment on column raw.measurement.peak_allocator_bytes is
@@ -417,7 +422,8 @@ comment on column raw.verdict.series_key is 'The series';
 comment on column raw.verdict.history is 'Nights that the verdict rests on';
 comment on column raw.verdict.value is 'The judged value of this run; see metric';
 comment on column raw.verdict.baseline is 'Value that it was compared with';
-comment on column raw.verdict.change is 'value / baseline - 1';
+comment on column raw.verdict.change is
+'value / baseline - 1 of this night; may be outside of the interval of the level';
 comment on column raw.verdict.low is 'With high: 90 % interval of level_change';
 comment on column raw.verdict.high is 'See low';
 comment on column raw.verdict.smallest_slowdown is

@@ -104,6 +104,18 @@ $$;
 create trigger append_only before update or delete or truncate on raw.alert_event
 for each statement execute function triage.refuse_rewriting();
 
+-- An event that leaves the state as it is.
+create function triage.add_event(
+    p_alert_id bigint, p_what text, p_by text, p_why text, p_run_id text
+) returns void
+language sql
+set search_path = pg_catalog, pg_temp as $$
+    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
+    select p_alert_id, p_what, a.state, a.state, p_by, p_why, p_run_id
+    from raw.alert as a
+    where a.alert_id = p_alert_id
+$$;
+
 -- The one place that knows which moves are allowed. Returns the state before.
 create function triage.apply_move(
     p_alert_id bigint,
@@ -243,11 +255,10 @@ begin
             || 'at most, found ' || coalesce(p_until::text, 'nothing');
     end if;
     update raw.alert set snoozed_until = p_until where alert_id = p_alert_id;
-    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why)
-    values (
-        p_alert_id, 'snoozed', was, was, p_by,
+    perform triage.add_event(
+        p_alert_id, 'snoozed', p_by,
         concat_ws(': ', 'until ' || to_char(p_until at time zone 'utc', 'YYYY-MM-DD HH24:MI')
-            || ' UTC', nullif(p_why, ''))
+            || ' UTC', nullif(p_why, '')), null
     );
     return was;
 end
@@ -270,10 +281,10 @@ begin
     perform triage.check_person(p_by);
     was := triage.live_alert(p_alert_id, 'assigned');
     update raw.alert set owner = nullif(trim(p_owner), '') where alert_id = p_alert_id;
-    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why)
-    values (
-        p_alert_id, 'assigned', was, was, p_by,
-        concat_ws(': ', 'to ' || coalesce(nullif(trim(p_owner), ''), 'nobody'), nullif(p_why, ''))
+    perform triage.add_event(
+        p_alert_id, 'assigned', p_by,
+        concat_ws(': ', 'to ' || coalesce(nullif(trim(p_owner), ''), 'nobody'), nullif(p_why, '')),
+        null
     );
     return was;
 end
@@ -292,12 +303,13 @@ create function triage.open_alert(
     p_change double precision,
     p_run_id text,
     p_metric text
-) returns bigint
+) returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
     made bigint;
+    found raw.alert;
 begin
     insert into raw.alert (
         case_id, cluster, kind, sentence, value, baseline, change,
@@ -312,65 +324,42 @@ begin
     if made is not null then
         insert into raw.alert_event (alert_id, what, to_state, by_whom, why, run_id)
         values (made, 'opened', 'open', 'nightbench', p_sentence, p_run_id);
+        return true;
     end if;
-    return made;
+    select * into found from raw.alert
+    where case_id = p_case_id and cluster = p_cluster and metric = p_metric
+        and state in ('open', 'acknowledged') for update;
+    if found.snoozed_until <= now() then
+        update raw.alert set snoozed_until = null, grown_from = null, news_run_id = p_run_id
+        where alert_id = found.alert_id;
+        perform triage.add_event(
+            found.alert_id, 'woke', 'nightbench', 'its snooze is over', p_run_id
+        );
+    end if;
+    if found.last_run_id <> p_run_id then
+        update raw.alert
+        set
+            kind = p_kind,
+            sentence = p_sentence,
+            value = p_value,
+            baseline = p_baseline,
+            change = p_change,
+            last_run_id = p_run_id,
+            suspect = null,
+            suspect_run_id = null,
+            suspect_at = null
+        where alert_id = found.alert_id;
+        perform triage.add_event(
+            found.alert_id, 'continued', 'nightbench', p_sentence, p_run_id
+        );
+    end if;
+    return false;
 end
 $$;
 comment on function triage.open_alert is
-'Opens an alert unless the series has a live one, or this run opened one before: then null';
-
-create function triage.continue_alert(
-    p_alert_id bigint,
-    p_kind text,
-    p_sentence text,
-    p_value double precision,
-    p_baseline double precision,
-    p_change double precision,
-    p_run_id text
-) returns boolean
-language plpgsql
-security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-    found raw.alert;
-begin
-    select * into found from raw.alert where alert_id = p_alert_id for update;
-    if found.alert_id is null or found.state not in ('open', 'acknowledged') then
-        return false;
-    end if;
-    if found.snoozed_until <= now() then
-        update raw.alert set snoozed_until = null, grown_from = null, news_run_id = p_run_id
-        where alert_id = p_alert_id;
-        insert into raw.alert_event (
-            alert_id, what, from_state, to_state, by_whom, why, run_id
-        )
-        values (
-            p_alert_id, 'woke', found.state, found.state, 'nightbench', 'its snooze is over',
-            p_run_id
-        );
-    end if;
-    if found.last_run_id = p_run_id then
-        return false;
-    end if;
-    update raw.alert
-    set
-        kind = p_kind,
-        sentence = p_sentence,
-        value = p_value,
-        baseline = p_baseline,
-        change = p_change,
-        last_run_id = p_run_id,
-        suspect = null,
-        suspect_run_id = null,
-        suspect_at = null
-    where alert_id = p_alert_id;
-    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
-    values (p_alert_id, 'continued', found.state, found.state, 'nightbench', p_sentence, p_run_id);
-    return true;
-end
-$$;
-comment on function triage.continue_alert is
-'Another night has the same result: kind, sentence and values follow it; an old snooze ends';
+'Opens an alert and returns whether it did. The live alert of the series gets kind, sentence and '
+'values of another night with its result instead, and an old snooze ends; nothing if this run '
+'opened one before';
 
 create function triage.resolve_by_run(p_alert_id bigint, p_run_id text, p_why text)
 returns boolean
@@ -389,10 +378,7 @@ begin
         update raw.alert set resolved_run_id = p_run_id, suspect = null, suspect_run_id = null,
             suspect_at = null
         where alert_id = p_alert_id;
-        insert into raw.alert_event (
-            alert_id, what, from_state, to_state, by_whom, why, run_id
-        )
-        values (p_alert_id, 'over', 'dismissed', 'dismissed', 'nightbench', p_why, p_run_id);
+        perform triage.add_event(p_alert_id, 'over', 'nightbench', p_why, p_run_id);
         return true;
     end if;
     return false;
@@ -414,10 +400,8 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
-    if not exists (
-        select 1 from raw.alert
-        where alert_id = p_alert_id and state = 'dismissed' for update
-    ) then
+    perform from raw.alert where alert_id = p_alert_id and state = 'dismissed' for update;
+    if not found then
         return false;
     end if;
     perform triage.apply_move(p_alert_id, 'open', 'nightbench', p_sentence, null, p_run_id);
@@ -463,19 +447,17 @@ returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp as $$
-declare
-    was text;
 begin
-    select state into was from raw.alert
-    where alert_id = p_alert_id and owner is null for update;
-    if was is null or nullif(trim(p_owner), '') is null or exists (
+    update raw.alert set owner = trim(p_owner)
+    where alert_id = p_alert_id and owner is null and trim(p_owner) <> '' and not exists (
         select 1 from raw.alert_event where alert_id = p_alert_id and what = 'assigned'
-    ) then
+    );
+    if not found then
         return false;
     end if;
-    update raw.alert set owner = trim(p_owner) where alert_id = p_alert_id;
-    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
-    values (p_alert_id, 'assigned', was, was, 'nightbench', 'to ' || trim(p_owner), p_run_id);
+    perform triage.add_event(
+        p_alert_id, 'assigned', 'nightbench', 'to ' || trim(p_owner), p_run_id
+    );
     return true;
 end
 $$;
@@ -508,9 +490,8 @@ begin
     where r.run_id = found.news_run_id;
     update raw.alert set news_run_id = p_run_id, grown_from = notified
     where alert_id = p_alert_id;
-    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
-    values (
-        p_alert_id, 'grew', found.state, found.state, 'nightbench',
+    perform triage.add_event(
+        p_alert_id, 'grew', 'nightbench',
         'from ' || to_char(100 * notified, 'FM990.0') || ' % to '
             || to_char(100 * found.change, 'FM990.0') || ' %', p_run_id
     );
@@ -527,7 +508,7 @@ revoke insert, update on raw.alert, raw.alert_event from nightbench_loader;
 revoke execute on all functions in schema triage from public;
 grant usage on schema triage to nightbench_loader, nightbench_triage;
 grant execute on function
-triage.open_alert, triage.continue_alert, triage.resolve_by_run, triage.reopen_by_run,
+triage.open_alert, triage.resolve_by_run, triage.reopen_by_run,
 triage.watch_alert,
 triage.grow_alert,
 triage.route_alert,

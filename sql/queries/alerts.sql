@@ -1,26 +1,5 @@
 -- Alerts: their life, what people do with them, and their history.
 
--- name: touch_alert(kind, sentence, value, baseline, change, run_id, case_id, cluster, metric)
--- Gives a live alert kind, sentence and values of another run that confirms it.
-select alert.alert_id
-from raw.alert
-cross join
-    lateral triage.continue_alert(
-        alert.alert_id,
-        :kind,
-        :sentence,
-        :value,
-        :baseline,
-        :change,
-        :run_id
-    ) as continued (is_done)
-where
-    alert.case_id = :case_id
-    and alert.cluster = :cluster
-    and alert.metric = :metric
-    and alert.state in ('open', 'acknowledged')
-    and continued.is_done;
-
 -- name: alerts(states, case_id, cluster, alert_id, group_key, max_rows)
 -- Alerts, newest first. A null parameter does not constrain.
 select *

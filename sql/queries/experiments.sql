@@ -29,43 +29,6 @@ where
     and dag_run_id is not null
 group by cluster, requested_by;
 
--- name: add_experiment(name, kind, state, request, suite, cluster, alert_id, run_id, requested_by, priority, until, estimate_s, why)
--- Adds an experiment. Returns its number; no row where a night has requested the same before.
-insert into raw.experiment (
-    name,
-    kind,
-    state,
-    request,
-    suite,
-    cluster,
-    alert_id,
-    run_id,
-    requested_by,
-    priority,
-    until,
-    estimate_s,
-    why,
-    ended_at
-)
-values (
-    :name,
-    :kind,
-    :state,
-    :request,
-    :suite,
-    :cluster,
-    :alert_id,
-    :run_id,
-    :requested_by,
-    :priority,
-    :until,
-    :estimate_s,
-    :why,
-    case when :state = 'cancelled' then now() end
-)
-on conflict do nothing
-returning experiment_id;
-
 -- name: begin_experiment*!
 -- Marks a queued experiment as running. Changes no row where it is not queued any more, or a DAG run
 -- measures another one on its cluster. A process at a terminal waits for none.
@@ -212,12 +175,8 @@ order by change, case_id;
 -- The latest confirmation of each alert, of the run that it is news of or a later one.
 select distinct on (c.alert_id)
     c.alert_id,
-    c.result ->> 'outcome' as outcome,
-    c.result ->> 'sentence' as sentence,
-    (c.result ->> 'ratio')::double precision as ratio,
-    (c.result ->> 'low')::double precision as low,
-    (c.result ->> 'high')::double precision as high,
-    (c.result ->> 'rounds')::integer as rounds
+    c.name,
+    c.result
 from raw.experiment as c
 inner join raw.alert as a on c.alert_id = a.alert_id
 inner join raw.run as doubted on c.run_id = doubted.run_id

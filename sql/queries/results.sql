@@ -165,7 +165,7 @@ order by p.workload, p.framework, p.strategy, p.sync, p.nodes, p.trainers, p.cas
 -- name: case_error(run_id, case_id)
 -- The error of the last repeat of a case that failed: the end of its traceback.
 select e.error
-from staging.repeat as e
+from marts.fct_repeat as e
 where e.run_id = :run_id and e.case_id = :case_id and e.error is not null
 order by e.generation desc, e.repeat desc
 limit 1;

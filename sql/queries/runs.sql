@@ -31,11 +31,12 @@ from raw.build
 where build_id = any(:build_ids);
 
 -- name: series_keys(cluster, case_ids)
--- Keys of some cases' series on a cluster, with their axes.
+-- Keys of some cases' series on a cluster, with their axes and configuration.
 select
     s.case_id,
     s.series_key,
-    c.axes
+    c.axes,
+    c.mode
 from raw.series as s
 inner join raw."case" as c on s.case_key = c.case_key
 where

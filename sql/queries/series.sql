@@ -72,12 +72,14 @@ limit :max_nights;
 -- The losses of some series: tonight's, and those of the newest nightly runs before that were not
 -- changed, or were accepted; and the newest changed ones. A person who dismisses a training alert
 -- accepts its nights: as intended, nights before it are left out; as a false alarm, they stay.
+-- Nights are read per series, from its index: a join with all wanted series would be quadratic.
 with dismissed as (
     select
         a.case_id,
-        opened.started_at as since,
-        a.closed_at as until,
-        a.dismissed_as
+        max(opened.started_at) filter (where a.dismissed_as <> 'false_alarm') as since,
+        range_agg(
+            tstzrange(opened.started_at, greatest(opened.started_at, a.closed_at), '[]')
+        ) as accepted
     from raw.alert as a
     inner join raw.run as opened on a.opened_run_id = opened.run_id
     where
@@ -85,97 +87,116 @@ with dismissed as (
         and a.case_id = any(:case_ids)
         and a.metric = 'training'
         and a.state = 'dismissed'
+    group by a.case_id
 ),
 
 wanted as (
     select
         s.series_key,
         s.case_id,
-        (
-            select max(d.since)
-            from dismissed as d
-            where d.case_id = s.case_id and d.dismissed_as <> 'false_alarm'
-        ) as since
+        coalesce(d.since, '-infinity') as since,
+        coalesce(d.accepted, '{}') as accepted
     from raw.series as s
+    left join dismissed as d on s.case_id = d.case_id
     where s.cluster = :cluster and s.case_id = any(:case_ids)
-),
-
-night as not materialized (
-    select
-        w.case_id,
-        n.*,
-        coalesce(v.training = 'changed', false)
-        and not exists (
-            select 1
-            from dismissed as d
-            where d.case_id = w.case_id and n.run_at between d.since and d.until
-        ) as is_changed
-    from wanted as w
-    inner join raw.measurement as n on w.series_key = n.series_key
-    left join raw.verdict as v
-        on n.run_key = v.run_key and n.series_key = v.series_key and n.run_at = v.run_at
-    where
-        n.is_good
-        and n.run_kind = 'nightly'
-        and not n.is_private_build
-        and n.losses is not null
-        and n.run_at < :before
-        and (w.since is null or n.run_at >= w.since)
 )
 
 select
-    m.case_id,
-    m.run_at as at,
+    w.case_id,
     m.run_at >= :before as is_tonight,
-    m.losses,
+    m.throughput,
+    m.losses::text as losses,
+    m.run_at as at,
     m.framework_version as version,
     b.build_id,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
     m.found_batch_size as batch_size,
-    m.is_changed,
-    m.throughput
+    m.is_changed
 from wanted as w
 cross join
     lateral (
+        with night as not materialized (
+            select
+                n.run_at,
+                n.run_key,
+                n.build_key,
+                n.losses,
+                n.framework_version,
+                n.fingerprint_id,
+                n.definition_digest,
+                n.found_batch_size,
+                n.throughput,
+                not n.run_at <@ w.accepted
+                and exists (
+                    select 1
+                    from raw.verdict as v
+                    where
+                        v.training = 'changed'
+                        and v.run_key = n.run_key
+                        and v.series_key = n.series_key
+                        and v.run_at = n.run_at
+                ) as is_changed
+            from raw.measurement as n
+            where
+                n.series_key = w.series_key
+                and n.is_good
+                and n.run_kind = 'nightly'
+                and not n.is_private_build
+                and n.losses is not null
+                and n.run_at < :before
+                and n.run_at >= w.since
+        )
+
         (
-            select n.*
-            from night as n
-            where n.series_key = w.series_key and not n.is_changed
-            order by n.run_at desc, n.run_key desc
+            select *
+            from night
+            where not is_changed
+            order by run_at desc, run_key desc
             limit :max_nights
         )
         union all
         (
-            select n.*
-            from night as n
+            select *
+            from night
             where
-                n.series_key = w.series_key
-                and n.is_changed
+                is_changed
                 -- Those before the newest reference prove nothing; the scan stops there.
-                and n.run_at > coalesce(
+                and run_at > coalesce(
                     (
                         select u.run_at
                         from night as u
-                        where u.series_key = w.series_key and not u.is_changed
+                        where not u.is_changed
                         order by u.run_at desc
                         limit 1
                     ),
                     '-infinity'
                 )
-            order by n.run_at desc, n.run_key desc
+            order by run_at desc, run_key desc
             limit :max_changed
         )
         union all
         select
-            w.case_id,
-            n.*,
+            n.run_at,
+            n.run_key,
+            n.build_key,
+            n.losses,
+            n.framework_version,
+            n.fingerprint_id,
+            n.definition_digest,
+            n.found_batch_size,
+            n.throughput,
             false as is_changed
         from raw.measurement as n
-        inner join raw.run as tonight on n.run_key = tonight.run_key
         where
-            tonight.run_id = :run_id
-            and n.run_at = tonight.started_at
+            n.run_key = (
+                select r.run_key from raw.run as r
+                where r.run_id = :run_id
+            )
+            and n.run_at = (
+                select r.started_at from raw.run as r
+                where r.run_id = :run_id
+            )
             and n.series_key = w.series_key
             and n.is_good
     ) as m

@@ -112,9 +112,6 @@ comment on view staging.acceptance is
 'One row per acceptance test of a cluster, configuration of a line and shape, with its outcome';
 comment on column staging.acceptance.line is 'Framework line';
 comment on column staging.acceptance.variant is 'Which of the line''s builds: cpu, cuda12';
-comment on column staging.acceptance.mode is
-'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
-'layout, compression and sharding, such as `single bf16 xla`';
 comment on column staging.acceptance.case_id is 'Smoke case that tried it';
 comment on column staging.acceptance.trainers is 'Devices that trained';
 comment on column staging.acceptance.efficiency is

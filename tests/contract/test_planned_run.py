@@ -20,10 +20,8 @@ from nightbench.night import cluster_preflight
 from nightbench.nodes import FindingLevel
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import (
-    load_cluster,
     load_job,
     read_plan,
-    save_cluster,
     save_job,
     store_plan,
 )
@@ -72,7 +70,6 @@ def test_its_preflight_still_leaves_nodes_out(run: RunSpool) -> None:
 def test_nothing_of_it_is_lost_when_it_is_written_again(run: RunSpool, tmp_path: Path) -> None:
     again = Spool(tmp_path / "again").run(RUN)
     store_plan(read_plan(run), Spool(tmp_path / "again"))
-    save_cluster(again, load_cluster(run))
     for path in (GOLDEN / "jobs").iterdir():
         save_job(again, load_job(run, path.stem, generation=0))
     known = cluster_preflight.read(run)

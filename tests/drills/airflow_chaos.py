@@ -159,7 +159,7 @@ def loaded_repeats(live: Live, run_id: str) -> dict[tuple[str, int], str]:
         connection.cursor() as cursor,
     ):
         cursor.execute(
-            "select case_id, repeat, status from staging.repeat where run_id = %s", (run_id,)
+            "select case_id, repeat, status from marts.fct_repeat where run_id = %s", (run_id,)
         )
         return {(case, repeat): status for case, repeat, status in cursor.fetchall()}
 

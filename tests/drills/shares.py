@@ -6,26 +6,26 @@ SHARES = 6
 LONGEST_S = 600
 
 SECONDS = {
-    "test_aarch64.py": 90,
+    "test_aarch64.py": 71,
     "test_airflow_chaos.py": 210,
     "test_airflow_faults.py": 340,
-    "test_hosts.py": 27,
-    "test_network.py": 400,
-    "test_shared.py": 100,
+    "test_experiments_chaos.py": 470,
+    "test_hosts.py": 20,
+    "test_network.py": 420,
+    "test_shared.py": 87,
 }
-"""File -> seconds on two cores. Those of network were measured at a load of 20 to 30, and are less:
-`--durations` of a share corrects them."""
+"""File -> seconds on two cores; `--durations` of a share corrects them."""
 
 ELSEWHERE = {
     "test_celery.py": "Redis and an S3 server",
     "test_compose.py": "a container engine",
     "test_containers.py": "a container engine",
-    "test_experiments_chaos.py": "a quarter of an hour",
     "test_incident.py": "a quarter of an hour",
     "test_kubernetes.py": "Kubernetes",
     "test_kubernetes_airflow.py": "Kubernetes",
     "test_kubernetes_faults.py": "Kubernetes",
     "test_kubernetes_groups.py": "Kubernetes 1.36 with PodGroups",
+    "test_kubernetes_kueue.py": "Kubernetes 1.27 or newer with Kueue",
     "test_night.py": "a quarter of an hour",
     "test_reference_nights.py": "a machine without other work",
     "test_slurm.py": "Slurm",

@@ -129,7 +129,7 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
         cursor.execute("select 1 from marts.fct_measurement where run_id = %s", (run.run_id,))
         assert cursor.fetchall() == []
         cursor.execute(
-            "select repeat, quarantine_reasons from staging.repeat"
+            "select repeat, quarantine_reasons from marts.fct_repeat"
             " where run_id = %s and is_quarantined order by repeat",
             (run.run_id,),
         )

@@ -209,13 +209,13 @@ async def test_the_shipped_uv_is_named_by_version_and_machine(ground):
 class Cut(SshTransport):
     """A transport whose connection breaks in the middle of the first big upload."""
 
-    guarded = 0
+    pieces = 0
 
     @asynccontextmanager
     async def guard(self, what, timeout_s):
         if what.startswith("upload") and "tiny_main" in what and timeout_s != 30.0:
-            Cut.guarded += 1
-            if Cut.guarded == 3:  # A piece is guarded as it reaches the node, and as it is written.
+            Cut.pieces += 1  # twice for each piece: reaching the node, and sending
+            if Cut.pieces == 4:
                 self._drop()
                 raise NodeUnreachable(self.node, self.address, "cut")
         async with super().guard(what, timeout_s):

@@ -24,7 +24,7 @@ FIGURES = (
     "fleet",
     "warehouse",
 )
-NAMED = ("ablations", "bandwidth", "pages", "pictures", "pods", "training")
+NAMED = ("ablations", "bandwidth", "pages", "pictures", "pods", "training", "training_nights")
 """Run only if they are named: they take long, need root, or start a whole Airflow."""
 
 

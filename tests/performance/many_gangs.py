@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.performance.ground import Ground, Meter, ground, left_over, resident_bytes, say
 
-from nightbench.core.model import CaseStatus, JobSpec, Protocol
+from nightbench.core.model import CaseStatus, Cluster, JobSpec, Protocol
 from nightbench.gang import prepare, run_gang
 
 Control = Callable[[JobSpec], Awaitable[bool]]
@@ -104,7 +104,8 @@ def by_trigger(field: Ground) -> Control:
         from nightbench.spool.plans import PlannedJob, save_job
 
         run = field.spool.run(job.run_id)
-        await asyncio.to_thread(save_job, run, PlannedJob(job, None))
+        cluster = Cluster(job.cluster, job.nodes, environments=job.environments)
+        await asyncio.to_thread(save_job, run, PlannedJob.of(job, cluster))
         trigger = GangTrigger(job.run_id, job.case.case_id, job.generation)
         events = [event async for event in trigger.run()]
         outcome = field.store(job).outcome() or {}

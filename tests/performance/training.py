@@ -28,7 +28,7 @@ from pathlib import Path
 from tests.performance.training_changes import CONDITIONS, FAULTS, UNLISTED, Change, Code
 
 from nightbench.core.losses import training_losses
-from nightbench.core.model import RankResult, TrainingKind
+from nightbench.core.model import Case, RankResult, Strategy, TrainingKind
 from nightbench.detection.training import (
     FIGURES,
     TrainingNight,
@@ -41,6 +41,8 @@ NIGHTS = 30
 WORKLOADS = ["gpt2", "resnet50_v1.5", "simnet_bow"]
 
 Losses = Mapping[str, float]
+Night = tuple[str, Losses]
+"""Version and losses."""
 
 
 @dataclass(frozen=True)
@@ -62,30 +64,24 @@ TIMED = {
 """Lines of rank.py."""
 
 
+ARGUMENTS = ("workload", "framework", "nodes", "trainers", "pservers")
+"""Axes that `job_of` has arguments for."""
+
+
 class NoEffect(Exception):
     """A change does not apply to a workload, or to the API of the line."""
 
 
-def train(given: argparse.Namespace, workload: str, python: str, change: Change) -> Trained:
-    """Train a workload in a changed copy of benchmarks/."""
-    line, servers = given.line, given.servers
-    if servers and change.trainer:
+def train(case: Case, python: str, change: Change, steps: int) -> Trained:
+    """Train a case in a changed copy of benchmarks/."""
+    line, workload = case.framework, case.workload
+    if case.pservers and change.trainer:
         raise NoEffect  # Other code trains with servers.
-    ranks = 2 if servers else change.ranks
     with tempfile.TemporaryDirectory(prefix="nightbench-training-") as made:
         code = Path(made) / "code"
         shutil.copytree(BENCHMARKS, code, ignore=shutil.ignore_patterns("__pycache__"))
-        job = job_of(
-            line,
-            workload,
-            ranks,
-            servers,
-            code=code,
-            strategy="parameter_server" if servers else "single" if ranks == 1 else "collective",
-            batch_size_per_device=given.batch_size,
-            precision=change.precision,
-            **({"sync": "async"} if servers else {}),
-        )
+        axes = {axis: value for axis, value in vars(case).items() if axis not in ARGUMENTS}
+        job = job_of(line, workload, case.trainers, case.pservers, code=code, **axes)
         params = job["workload"]["params"]
         for name, factor in change.params.items():
             if not params.get(name):
@@ -98,7 +94,7 @@ def train(given: argparse.Namespace, workload: str, python: str, change: Change)
         _append(trainer, change.trainer, api)
         _append(code / "base_trainer.py", change.base, api)
         _time(code / "rank.py")
-        job["protocol"] = {"warmup_steps": 2, "measured_steps": given.steps, "min_seconds": 0}
+        job["protocol"] = {"warmup_steps": 2, "measured_steps": steps, "min_seconds": 0}
         folder = Path(made) / "run"
         folder.mkdir()
         allowed = os.sched_getaffinity(0)
@@ -148,11 +144,15 @@ def verdict(plain: Sequence[Losses], changed: Losses, traits: TrainingTraits, ve
     return judge_training(_night(5, changed, version), past, traits).kind.value
 
 
-def alerts(trainings: Sequence[tuple[str, Losses]], traits: TrainingTraits) -> int:
-    """Return how many nights are judged as changed, each with one of the trainings."""
-    chosen, past, found = random.Random(1), [], 0
-    for number in range(NIGHTS):
-        version, losses = chosen.choice(trainings)
+def drawn(trainings: Sequence[Night]) -> list[Night]:
+    """Return as many nights as are judged, each with one of the trainings."""
+    return random.Random(1).choices(trainings, k=NIGHTS)
+
+
+def alerts(nights: Sequence[Night], traits: TrainingTraits) -> int:
+    """Return how many of the nights are judged as changed."""
+    past, found = list[TrainingNight](), 0
+    for number, (version, losses) in enumerate(nights):
         tonight = _night(number, losses, version)
         changed = judge_training(tonight, past, traits).kind is TrainingKind.CHANGED
         past.append(replace(tonight, is_changed=changed))
@@ -160,7 +160,7 @@ def alerts(trainings: Sequence[tuple[str, Losses]], traits: TrainingTraits) -> i
     return found
 
 
-def _difference(found: float, plain: float) -> float:
+def difference(found: float, plain: float) -> float:
     return abs(found - plain) / max(1.0, abs(plain))
 
 
@@ -180,7 +180,24 @@ class Table:
 
     def train(self, change: Change, python: str | None = None) -> Trained:
         """Train with a change."""
-        return train(self.given, self.workload, python or self.given.python, change)
+        given, servers = self.given, self.given.servers
+        ranks = 2 if servers else change.ranks
+        case = Case(
+            self.workload,
+            given.line,
+            Strategy.PARAMETER_SERVER
+            if servers
+            else Strategy.SINGLE
+            if ranks == 1
+            else Strategy.COLLECTIVE,
+            trainers=ranks,
+            pservers=servers,
+            sync="async" if servers else "sync",
+            batch_size_per_device=given.batch_size,
+            precision=change.precision,
+            scale="smoke",
+        )
+        return train(case, python or given.python, change, given.steps)
 
     def plain(self, change: Change) -> list[Trained]:
         """Return five nights with as many ranks and the precision of a change.
@@ -211,7 +228,7 @@ class Table:
         plain, past = nights[0], [night.losses for night in nights]
         traits = self.traits(plain, change.precision)
         apart = [
-            f"{_difference(found.losses[figure], plain.losses[figure]):.1e}"
+            f"{difference(found.losses[figure], plain.losses[figure]):.1e}"
             if figure in found.losses
             else "-"
             for figure in FIGURES
@@ -235,18 +252,22 @@ class Table:
             for name, change in CONDITIONS.items():
                 losses = self.row(f"{precision} {name}", replace(change, precision=precision))
                 seen += [("1", losses)] if losses else []
-            print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
+            self._print_alerts(seen, traits)
         if "versions" in given.rows:
             seen = [("1", plain.losses)]
             for python in given.others:
                 version = _version(given.line, python)
                 losses = self.row(f"{precision} {version}", Change(precision=precision), python)
                 seen += [(version, losses)] if losses else []
-            print(f"{self.workload}: {alerts(seen, traits)} alerts in {NIGHTS} nights", flush=True)
+            self._print_alerts(seen, traits)
         for rows, faults in (("faults", FAULTS), ("unlisted", UNLISTED)):
             for name, change in faults.items() if rows in given.rows else ():
                 if name in (given.only or faults) and precision == "fp32":
                     self.row(name, change)
+
+    def _print_alerts(self, seen: Sequence[Night], traits: TrainingTraits) -> None:
+        found = alerts(drawn(seen), traits)
+        print(f"{self.workload}: {found} alerts in {NIGHTS} nights", flush=True)
 
 
 def main(words: list[str]) -> int:

@@ -17,7 +17,8 @@ import pytest
 from psycopg2.extras import RealDictCursor
 from tests.contained import folder_of_server
 from tests.sql.given import Given
-from tests.sql.nights import Inbox, Site, receiving
+from tests.sql.nights import Inbox, receiving
+from tests.sql.pipeline import Pipeline
 from tests.sql.shared_database import SharedDatabase
 
 from nightbench.cli import common
@@ -243,8 +244,10 @@ def inbox() -> Iterator[Inbox]:
 
 
 @pytest.fixture
-def site(spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox) -> Site:
-    return Site(spool, lambda: connect(warehouse.loader), loader, given, inbox)
+def pipeline(
+    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
+) -> Pipeline:
+    return Pipeline(spool, warehouse, loader, given, inbox)
 
 
 @pytest.fixture

@@ -15,13 +15,11 @@ from tests.sql.conftest import Database
 from tests.sql.given import Given
 
 from nightbench.core.model import (
-    LINE_AXES,
     Case,
     CheckResult,
     PlannedCase,
     RunKind,
     Severity,
-    Strategy,
 )
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
@@ -247,46 +245,3 @@ def test_a_mode_has_a_verdict_at_each_shape_and_one_failure_keeps_it_untried(
     found = {mode.devices: mode.outcome for mode in loader.acceptance.modes("local")}
     assert set(found.values()) == {"passed"}
     assert passed() == {"collective"}
-
-
-MODES = {
-    "sync": "async",
-    "precision": "bf16",
-    "compiler": "xla",
-    "execution": "graph",
-    "layout": "channels_last",
-    "compression": "dgc",
-    "shard_stage": 2,
-    "tensor": 2,
-    "context": 2,
-    "expert": 2,
-    "schedule": "1f1b",
-    "micro_batches": 4,
-    "recompute": "full",
-    "state_precision": "bf16",
-    "tuning": "ddp_static_graph",
-}
-
-
-WORDS = {
-    **{"shard_stage": "shard2", "tensor": "tensor", "micro_batches": "micro_batches"},
-    **{"context": "context", "expert": "expert", "recompute": "recompute_full"},
-    "state_precision": "states_bf16",
-}
-
-
-@pytest.mark.parametrize("axis", ["strategy", "data", *MODES])
-def test_sql_names_a_mode_by_the_same_words(
-    loader: Warehouse, given: Given, rows: Any, axis: str
-) -> None:
-    changed = {**MODES, "strategy": Strategy.PARAMETER_SERVER, "data": "imagenet"}[axis]
-    served = {"strategy": Strategy.PARAMETER_SERVER, "pservers": 1}
-    more = {"shard_stage": {"shard": 2}, "sync": served}.get(axis, {})
-    case = given.case(nodes=2, **{axis: changed}, **more)
-    run = given.run()
-    loader.runs.load(given.batch(run, given.came_back(run, case, (10.0,))))
-    assert [row["mode"] for row in rows("select mode from staging.series")] == [case.mode]
-    assert {"strategy", "data", *MODES} == LINE_AXES.keys()
-    assert case.mode.split()[1:] == (
-        [] if axis in ("strategy", "data") else [WORDS.get(axis, changed)]
-    )

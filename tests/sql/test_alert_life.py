@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import psycopg2
 import pytest
 from tests.sql.conftest import Database, Rows
-from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, Site
+from tests.sql.given import Given
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
+from tests.sql.pipeline import Pipeline
 
 from nightbench.core.errors import WarehouseRefused
-from nightbench.core.model import Case, VerdictKind
+from nightbench.core.model import Case, Run, VerdictKind
 from nightbench.warehouse import Triage, Warehouse, connect
-from nightbench.warehouse.connection import Connection
 
 SOON = datetime.now(UTC) + timedelta(days=3)
 
@@ -133,60 +135,63 @@ def test_the_history_is_only_added_to(warehouse: Database, alert_id: int, statem
         loader.cursor().execute("update raw.alert set state = 'resolved'")
 
 
-def test_two_who_judge_at_once_make_one_alert_and_one_message(site: Site, rows: Rows) -> None:
-    site.past(FALLS)
-    run = site.run(NIGHTS)
-    site.measure(run, {FALLS: 90.0})
+def test_two_who_judge_at_once_make_one_alert_and_one_message(
+    pipeline: Pipeline, given: Given, inbox: Inbox, rows: Rows
+) -> None:
+    history(pipeline.loader, given, (FALLS,))
+    run = pipeline.measure(given.run(NIGHTS, suite="seeded"), {FALLS: 90.0})
     together = Barrier(2)
 
     def judge(_: int) -> int:
         together.wait()
-        return len(site.judge(run).deliveries)
+        return len(pipeline.judge(run).deliveries)
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(judge, range(2))) == [0, 1]
-    assert len(site.inbox.messages) == 1
+    assert len(inbox.messages) == 1
     assert len(rows("select * from raw.alert")) == 1
     whats = [e["what"] for e in rows("select what from raw.alert_event order by event_id")]
     assert whats == ["opened", "assigned"]
 
 
+@dataclass
 class Nights:
     """Nights of one case, one after the other."""
 
-    def __init__(self, site: Site, case: Case) -> None:
-        self._site, self._case = site, case
-        self._night = NIGHTS
-        site.past(case)
+    pipeline: Pipeline
+    case: Case = FALLS
+    night: int = NIGHTS
 
     def __call__(self, *throughputs: float) -> int:
         """Measure and judge; how many messages came."""
-        first = self._night
+        first = self.night
         for throughput in throughputs:
             self.load(throughput)
-        return self.judge(*range(first, self._night))
+        return self.judge(*range(first, self.night))
 
     def load(self, throughput: float) -> int:
         """Measure and judge nothing; which night it was."""
-        self._site.measure(self._site.run(self._night), {self._case: throughput})
-        self._night += 1
-        return self._night - 1
+        self.pipeline.measure(self.run(self.night), {self.case: throughput})
+        self.night += 1
+        return self.night - 1
 
-    def run_id(self, number: int) -> str:
-        """Name of a night's run."""
-        return self._site.run(number).run_id
+    def run(self, number: int) -> Run:
+        """A night's run."""
+        return self.pipeline.given.run(number, suite="seeded")
 
     def judge(self, *numbers: int) -> int:
         """Judge nights, or judge them again; how many messages came."""
-        before = len(self._site.inbox.messages)
+        messages = self.pipeline.inbox.messages
+        before = len(messages)
         for number in numbers:
-            self._site.judge(self._site.run(number))
-        return len(self._site.inbox.messages) - before
+            self.pipeline.judge(self.run(number))
+        return len(messages) - before
 
 
 @pytest.fixture
-def nights(site: Site) -> Nights:
-    return Nights(site, FALLS)
+def nights(pipeline: Pipeline, given: Given) -> Nights:
+    history(pipeline.loader, given, (FALLS,))
+    return Nights(pipeline)
 
 
 def test_what_was_dismissed_stays_so_until_it_falls_further(
@@ -223,16 +228,12 @@ def test_two_good_nights_resolve_and_one_does_not(nights: Nights, reader: Wareho
     )
 
 
-def test_a_snoozed_alert_wakes_by_itself(
-    nights: Nights, triage: Triage, reader: Warehouse, connection: Connection, warehouse: Database
-) -> None:
+def test_a_snoozed_alert_wakes_by_itself(nights: Nights, triage: Triage, reader: Warehouse) -> None:
     assert nights(90.0) == 1
     (alert,) = reader.alerts.find()
     triage.snooze(alert["alert_id"], SOON)
     assert nights(90.1) == 0
-    with closing(psycopg2.connect(warehouse.owner)) as owner:
-        owner.cursor().execute("update raw.alert set snoozed_until = now() - interval '1 s'")
-        owner.commit()
+    nights.pipeline.sql("update raw.alert set snoozed_until = now() - interval '1 s'")
     assert nights(90.0) == 1
     assert nights(90.1) == 0
     whats = [
@@ -245,8 +246,9 @@ FALLEN = (85.0, 85.1, 84.9)
 
 
 @pytest.fixture
-def steady(site: Site) -> Nights:
-    return Nights(site, STEADY)
+def steady(pipeline: Pipeline, given: Given) -> Nights:
+    history(pipeline.loader, given, (STEADY,))
+    return Nights(pipeline, STEADY)
 
 
 def test_judging_good_nights_again_resolves_no_alert_of_later_ones(
@@ -278,7 +280,7 @@ def test_a_night_that_is_judged_late_moves_nothing(steady: Nights, reader: Wareh
     known = reader.alerts.find(states=None)
     steady.judge(*reversed(loaded))
     assert reader.alerts.find(states=None) == known
-    verdicts = reader.series.verdicts(steady.run_id(loaded[len(FALLEN) - 1]))
+    verdicts = reader.series.verdicts(steady.run(loaded[len(FALLEN) - 1]).run_id)
     assert [each.kind for each in verdicts] == [VerdictKind.REGRESSED]
 
 

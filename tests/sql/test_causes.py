@@ -11,7 +11,8 @@ import pytest
 from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
-from tests.sql.nights import FALLS, Site
+from tests.sql.nights import FALLS, Inbox, history
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case as sleeping
 
 from nightbench.alerts.explain import store_causes
@@ -387,8 +388,10 @@ def node_with(driver: str) -> dict[str, Any]:
     ids=["release", "driver"],
 )
 def test_one_cause_from_its_nights_to_one_item_of_one_message(
-    site: Site,
+    pipeline: Pipeline,
     lab: Lab,
+    given: Given,
+    inbox: Inbox,
     versions: tuple[str, str],
     drivers: tuple[str, str],
     suspect: str,
@@ -397,32 +400,40 @@ def test_one_cause_from_its_nights_to_one_item_of_one_message(
     cases = [sleeping(2**k) for k in range(3)]
     for night in range(15):
         since = night >= 12
-        run = site.run(night)
+        run = given.run(night, suite="seeded")
         level = (80.0 if since else 100.0) * (1 + 0.002 * (night % 3 - 1))
-        more = {"version": versions[since], "fingerprint": node_with(drivers[since])}
-        site.measure(run, dict.fromkeys(cases, level), **more)
-    site.judge(run)
+        pipeline.measure(
+            run,
+            dict.fromkeys(cases, level),
+            version=versions[since],
+            fingerprint=node_with(drivers[since]),
+        )
+    pipeline.judge(run)
 
     (alert,) = lab.reader.alerts.find()
     assert alert["cause_suspect"] == suspect
-    heard = "\n".join(message["message"] for message in site.inbox.messages)
+    heard = "\n".join(message["message"] for message in inbox.messages)
     assert heard.count(f"cause: {said}") == 1
     assert all(heard.count(f"  - {case.case_id}: -20.") == 1 for case in cases)
 
 
 def test_a_preflight_that_cannot_be_read_silences_no_alert(
-    site: Site, lab: Lab, caplog: pytest.LogCaptureFixture
+    pipeline: Pipeline,
+    lab: Lab,
+    given: Given,
+    inbox: Inbox,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    site.past(FALLS)
-    run = site.run(NIGHTS_BEFORE)
+    history(lab.loader, given, (FALLS,))
+    run = given.run(NIGHTS_BEFORE, suite="seeded")
     with lab.connection, lab.connection.cursor() as cursor:
         cursor.execute(
             "insert into raw.node_preflight (cluster, node, at, address, is_reachable, level,"
             " findings, document) values ('local', 'n1', %s, 'x', true, 'ok', '[]', %s)",
             (run.started_at, '{"gpus": 5}'),
         )
-    site.measure(run, {FALLS: 90.0})
-    site.judge(run)
-    assert len(site.inbox.messages) == 1
+    pipeline.measure(run, {FALLS: 90.0})
+    pipeline.judge(run)
+    assert len(inbox.messages) == 1
     assert [row["cause"] for row in lab.reader.alerts.find()] == [None]
     assert "were not explained" in caplog.text

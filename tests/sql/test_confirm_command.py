@@ -10,7 +10,8 @@ from typing import NoReturn
 
 import pytest
 from tests.sql.conftest import Database
-from tests.sql.nights import FALLS, NIGHTS, STEADY, Site
+from tests.sql.nights import FALLS, NIGHTS, STEADY
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import plan
 from typer.testing import CliRunner, Result
 
@@ -34,16 +35,18 @@ Ask = Callable[[str], str]
 
 
 @pytest.fixture
-def run(site: Site, warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(
+    pipeline: Pipeline, warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Run:
     """A night on which a case lost ten per cent."""
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(site.spool.root))
+    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(pipeline.spool.root))
     monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.loader)
-    site.past(STEADY, FALLS)
-    run = site.run(NIGHTS)
-    site.measure(run, {STEADY: 100.0, FALLS: 90.0})
-    site.judge(run, confirms=False)
+    pipeline.past(STEADY, FALLS)
+    run = pipeline.run(NIGHTS)
+    pipeline.measure(run, {STEADY: 100.0, FALLS: 90.0})
+    pipeline.judge(run, confirms=False)
     return run
 
 
@@ -65,7 +68,7 @@ def ask(run: Run, falls: int, reader: Warehouse, spool: Spool, connection: Conne
         asked = confirmation_of(replace(suspect, good=None), night, by)  # one build alone
         document = {"request": {"alert_id": falls, "unfit": {}}}
         spool.comparison(asked.name).save_run(document)
-        assert Warehouse(connection).experiments.add(asked) is not None
+        assert Warehouse(connection).experiments.add(asked)
         return asked.name
 
     return make

@@ -13,7 +13,8 @@ import psycopg2
 import pytest
 from tests.sql import nights
 from tests.sql.conftest import Database, Rows
-from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, Site
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case
 
 from nightbench.alerts.notify import notify_run
@@ -52,16 +53,16 @@ Night = Callable[..., Run]
 
 
 @pytest.fixture
-def night(site: Site) -> Night:
+def night(pipeline: Pipeline) -> Night:
     """A night on which `FALLS` lost ten per cent and `LESS` eight, judged."""
 
     def make(seconds: float = 3600.0, *, confirms: bool = True) -> Run:
-        site.past(STEADY, FALLS, LESS)
-        run = site.run(NIGHTS)
+        pipeline.past(STEADY, FALLS, LESS)
+        run = pipeline.run(NIGHTS)
         came = {STEADY: 100.0, FALLS: 90.0, LESS: 92.0}
-        confirm_s(site.spooled(run, came), seconds)
-        site.ingest(run)
-        site.judge(run, confirms=confirms)
+        confirm_s(pipeline.spooled(run, came), seconds)
+        pipeline.ingest(run)
+        pipeline.judge(run, confirms=confirms)
         return run
 
     return make
@@ -73,7 +74,7 @@ def less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
-    site: Site, night: Night, repository: ExperimentRepository
+    pipeline: Pipeline, night: Night, repository: ExperimentRepository
 ) -> None:
     # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
     run = night(seconds=300.0)
@@ -83,7 +84,7 @@ def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
     assert "takes about" in second["why"]
     assert "were left" in second["why"]
     assert first["gain_per_hour"] >= second["gain_per_hour"] > 0
-    site.judge(run)
+    pipeline.judge(run)
     assert repository.find(run_id=run.run_id) == [second, first]  # asked once, however often judged
     suspect = from_document(SuspectedRegression, first["request"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
@@ -110,10 +111,10 @@ def test_who_cannot_confirm_does_not_wait(
 
 
 def test_a_message_waits_and_says_what_came_out_once(
-    site: Site, night: Night, repository: ExperimentRepository, reader: Warehouse
+    pipeline: Pipeline, night: Night, repository: ExperimentRepository, reader: Warehouse
 ) -> None:
     run = night()
-    assert site.inbox.messages == []
+    assert pipeline.inbox.messages == []
     rows = repository.waiting(run.run_id)
     assert [row["case_id"] for row in rows] == [FALLS.case_id, LESS.case_id]
 
@@ -125,11 +126,11 @@ def test_a_message_waits_and_says_what_came_out_once(
         assert repository.leave(row["name"], "run-1", "done", spent_s=9.0, result=ended.result)
         assert not repository.begin(row["name"], "run-1")
     for _ in range(2):
-        notify_run(site.spool, run.run_id, site.connect)
-        site.judge(run)
+        notify_run(pipeline.spool, run.run_id, pipeline.connect)
+        pipeline.judge(run)
 
-    assert len(site.inbox.messages) == 1
-    text = json.dumps(site.inbox.messages[0])
+    assert len(pipeline.inbox.messages) == 1
+    text = json.dumps(pipeline.inbox.messages[0])
     assert "confirmed on n1." in text
     assert "2 of 2 suspected regressions, within " in text
     assert ": 1 confirmed, 1 not confirmed. Median uncertainty of a drop: \\u00b11.0%" in text
@@ -143,26 +144,30 @@ def test_a_message_waits_and_says_what_came_out_once(
 
 
 def test_what_does_not_end_in_time_is_given_up_and_told(
-    site: Site, night: Night, repository: ExperimentRepository, warehouse: Database, server: Any
+    pipeline: Pipeline,
+    night: Night,
+    repository: ExperimentRepository,
+    warehouse: Database,
+    server: Any,
 ) -> None:
     run = night()
 
-    assert confirm.runs_to_notify(site.connect) == []
+    assert confirm.runs_to_notify(pipeline.connect) == []
     server.execute("update raw.experiment set until = now() - interval '1 second'", warehouse.name)
     for _ in range(2):  # until the message was sent
-        assert confirm.runs_to_notify(site.connect) == [run.run_id]
+        assert confirm.runs_to_notify(pipeline.connect) == [run.run_id]
     assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"cancelled"}
-    notify_run(site.spool, run.run_id, site.connect)
-    assert len(site.inbox.messages) == 1
-    assert confirm.runs_to_notify(site.connect) == []
+    notify_run(pipeline.spool, run.run_id, pipeline.connect)
+    assert len(pipeline.inbox.messages) == 1
+    assert confirm.runs_to_notify(pipeline.connect) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = repository.find(run_id=run.run_id)[0]["name"]
     for outcome, is_first in (("confirmed", True), ("not_confirmed", False)):
         said = {"outcome": outcome, "sentence": "So."}
         assert repository.leave(late, None, "done", spent_s=1.0, result=said) is is_first
     assert not repository.leave(late, None, "queued", spent_s=1.0)
-    notify_run(site.spool, run.run_id, site.connect)
-    assert len(site.inbox.messages) == 1
+    notify_run(pipeline.spool, run.run_id, pipeline.connect)
+    assert len(pipeline.inbox.messages) == 1
 
 
 def test_a_person_may_ask_again_and_nobody_waits_for_that(
@@ -171,26 +176,26 @@ def test_a_person_may_ask_again_and_nobody_waits_for_that(
     run = night(seconds=0.0)
     alert = next(row for row in reader.alerts.find() if row["case_id"] == FALLS.case_id)
 
-    def ask(name: str, by: str, until: datetime | None = None) -> int | None:
+    def ask(name: str, by: str, until: datetime | None = None) -> bool:
         more = {"alert_id": alert["alert_id"], "run_id": run.run_id, "until": until}
         where = ("seeded", "local", by)
         asked = Experiment(name, ExperimentKind.CONFIRM, {"change": -0.1}, *where, **more)
         return repository.add(asked)
 
-    assert None not in [ask(f"confirm-{k}", "ada") for k in range(2)]
+    assert all([ask(f"confirm-{k}", "ada") for k in range(2)])
     assert repository.waiting(run.run_id) == []
     soon = datetime.now(UTC) + timedelta(minutes=1)
-    nobody = [ask(f"confirm-n{k}", NIGHTBENCH, soon) for k in range(2)]
-    assert nobody[0] is not None
-    assert nobody[1] is None
+    assert [ask(f"confirm-n{k}", NIGHTBENCH, soon) for k in range(2)] == [True, False]
     assert len(inbox.messages) == 1
 
 
-def test_a_run_on_demand_doubts_nothing(site: Site, repository: ExperimentRepository) -> None:
-    site.past(FALLS)
-    run = site.run(NIGHTS, run_kind=RunKind.ON_DEMAND)
-    site.measure(run, {FALLS: 90.0})
-    site.judge(run)
+def test_a_run_on_demand_doubts_nothing(
+    pipeline: Pipeline, repository: ExperimentRepository
+) -> None:
+    pipeline.past(FALLS)
+    run = pipeline.run(NIGHTS, run_kind=RunKind.ON_DEMAND)
+    pipeline.measure(run, {FALLS: 90.0})
+    pipeline.judge(run)
     assert repository.find() == []
 
 
@@ -256,45 +261,52 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
 
 
 def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
-    site: Site, night: Night, repository: ExperimentRepository, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline,
+    night: Night,
+    repository: ExperimentRepository,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
     request = {"cases": ["x"], "rounds": 3}
     asked = Experiment("compare-1", ExperimentKind.COMPARE, request, "demo", "local", "ada")
 
     def next_one(**more: Any) -> Experiment:
-        found = take(site.connect, site.spool, "run-1", lambda _: "running", list, **more)
+        found = take(pipeline.connect, pipeline.spool, "run-1", lambda _: "running", list, **more)
         assert found is not None
         return found[0]
 
     assert repository.add(asked) is not None
     first = next_one()
     assert first.name == "compare-1"
-    record = ExperimentRecord(first, site.connect, print)
+    record = ExperimentRecord(first, pipeline.connect, print)
     assert record.note() is None
     run = night()
     assert record.note() == "a night's suspected regressions are measured first"
-    assert record.finished(site.spool.comparison("compare-1"), "so") == ("queued", "so")
+    assert record.finished(pipeline.spool.comparison("compare-1"), "so") == ("queued", "so")
     record.leave(Ended("queued", "so"))
     names = [row["name"] for row in repository.waiting(run.run_id)]
     assert (
-        take(site.connect, site.spool, "run-1", lambda _: "running", list, night="another") is None
+        take(pipeline.connect, pipeline.spool, "run-1", lambda _: "running", list, night="another")
+        is None
     )
     for name in names:
         assert next_one(night=run.run_id).name == name
         assert repository.leave(name, "run-1", "done", spent_s=1.0, result={"outcome": "confirmed"})
     # The night's message is sent before anybody's comparison goes on.
-    assert take(site.connect, site.spool, "run-1", lambda _: "", list, night=run.run_id) is None
+    assert (
+        take(pipeline.connect, pipeline.spool, "run-1", lambda _: "", list, night=run.run_id)
+        is None
+    )
     assert next_one().name == "compare-1"
 
 
 def test_only_what_was_given_up_is_said_to_have_been(
-    site: Site, night: Night, warehouse: Database, server: Any
+    pipeline: Pipeline, night: Night, warehouse: Database, server: Any
 ) -> None:
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
     server.execute("delete from raw.delivery", warehouse.name)
-    assert confirm.runs_to_notify(site.connect) == []
+    assert confirm.runs_to_notify(pipeline.connect) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:

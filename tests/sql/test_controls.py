@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import pytest
-from tests.sql.nights import STEADY, Site
+from tests.sql.nights import STEADY
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case as sleeping
 from tests.sql.spooled import near
 
@@ -21,11 +22,8 @@ Of = Callable[[int], Mapping[tuple[str, str], float]]
 """The controls of a night: (node, metric) -> figure."""
 
 
-class Lab:
+class Lab(Pipeline):
     """Nights of one case that falls by a fifth, with controls of its nodes."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def judged(
         self, controls: Of, on: Mapping[Case, tuple[str, ...]] | None = None, since: float = 80.0
@@ -33,22 +31,25 @@ class Lab:
         """Load the nights and judge the last one: its verdicts by case."""
         nodes = on or {STEADY: ("n1",)}
         for night in range(NIGHTS):
-            run = self._site.run(night)
+            run = self.given.run(night, suite="seeded")
             level = (since if night >= FELL else 100.0) * (1 + 0.002 * (night % 3 - 1))
-            given = self._site.given
-            self._site.load(run, *(near(given, run, c, level, nodes=on) for c, on in nodes.items()))
+            came = [
+                near(self.given, run, case, level, nodes=where) for case, where in nodes.items()
+            ]
+            self.loader.runs.load(self.given.batch(run, *came))
             measured = [
                 Control(node, metric, "cpu", "python-3.11", "GB/s", (value * (1 + 0.001 * night),))
                 for (node, metric), value in controls(night).items()
             ]
             at = run.started_at + timedelta(minutes=5)
-            self._site.loader.nodes.store_preflight("local", run.run_id, [], measured, at)
-        return {verdict.case_id: verdict for verdict in self._site.judge(run).verdicts}
+            self.loader.nodes.store_preflight("local", run.run_id, [], measured, at)
+        done = self.judge(self.planned(run, list(nodes)))
+        return {verdict.case_id: verdict for verdict in done.verdicts}
 
 
 @pytest.fixture
-def lab(site: Site) -> Lab:
-    return Lab(site)
+def lab(pipeline: Pipeline) -> Lab:
+    return Lab(**vars(pipeline))
 
 
 def fallen(night: int) -> float:

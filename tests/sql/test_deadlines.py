@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import psycopg2
 import pytest
-from tests.sql.conftest import Database
 from tests.sql.given import Given
-from tests.sql.nights import Inbox, Site
-from tests.sql.spooled import case, plan
+from tests.sql.nights import Inbox
+from tests.sql.pipeline import Pipeline
+from tests.sql.spooled import case, plan, spooled
 
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule, NightState
@@ -31,7 +29,7 @@ from nightbench.night.missing_nights import check_deadlines, require_delivered
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
-from nightbench.warehouse import Warehouse, connect
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
@@ -45,34 +43,26 @@ EVENING, DUE = datetime(2026, 3, 1, 22, tzinfo=UTC), datetime(2026, 3, 2, 7, tzi
 NOON = EVENING - timedelta(hours=10)
 
 
-class Watch:
+class Watch(Pipeline):
     """Checks deadlines as the DAG does."""
 
-    def __init__(self, spool: Spool, warehouse: Database, inbox: Inbox) -> None:
-        self._spool, self._warehouse, self._inbox = spool, warehouse, inbox
-        self.promise = ScheduledSuite(
-            "seeded", "local", "benchmarks", TIMES, (inbox.url,), dag_id="nightly_seeded"
+    @property
+    def promise(self) -> ScheduledSuite:
+        return ScheduledSuite(
+            "seeded", "local", "benchmarks", TIMES, (self.inbox.url,), dag_id="nightly_seeded"
         )
 
     def __call__(self, now: datetime, *promises: ScheduledSuite, **changed: object) -> list[str]:
         """Check; titles of the messages that came."""
-        before = len(self._inbox.messages)
+        before = len(self.inbox.messages)
         wanted = promises or (replace(self.promise, **changed),)
-        require_delivered(
-            check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now)
-        )
-        return [message["title"] for message in self._inbox.messages[before:]]
-
-    def sql(self, statement: str) -> None:
-        """Execute a statement as the owner of everything."""
-        with closing(psycopg2.connect(self._warehouse.owner)) as owner:
-            owner.cursor().execute(statement)
-            owner.commit()
+        require_delivered(check_deadlines(wanted, self.spool, self.connect, now))
+        return [message["title"] for message in self.inbox.messages[before:]]
 
 
 @pytest.fixture
-def watch(spool: Spool, warehouse: Database, inbox: Inbox) -> Watch:
-    return Watch(spool, warehouse, inbox)
+def watch(pipeline: Pipeline) -> Watch:
+    return Watch(**vars(pipeline))
 
 
 @pytest.fixture
@@ -97,19 +87,19 @@ def loaded(connection: Connection) -> Loaded:
 
 
 @pytest.fixture
-def night(site: Site, loaded: Loaded) -> Callable[..., Run]:
+def night(pipeline: Pipeline, given: Given, loaded: Loaded) -> Callable[..., Run]:
     """A night's run, measured; loaded and judged where wanted."""
 
     def make(days: int = 0, *, load: bool = True, suite: str = "seeded", **more: object) -> Run:
         run = replace(
-            site.given.run(days, suite=suite),
+            given.run(days, suite=suite),
             started_at=EVENING + days * DAY,
             **more,
         )
-        site.spooled(run, {ONE: 100.0, OTHER: 50.0})
+        spooled(pipeline.spool, run, {ONE: 100.0, OTHER: 50.0})
         if load:
-            site.ingest(run)
-            site.judge(run)
+            pipeline.ingest(run)
+            pipeline.judge(run)
             loaded(run)
         return run
 
@@ -225,17 +215,21 @@ def test_a_damaged_file_of_a_run_silences_nobody(
 
 
 def test_a_night_that_had_no_room_for_any_case_is_met(
-    site: Site, watch: Watch, repository: NightRepository, loaded: Loaded
+    watch: Watch,
+    repository: NightRepository,
+    spool: Spool,
+    given: Given,
+    loaded: Loaded,
 ) -> None:
     watch(NOON)
-    run = replace(site.given.run(suite="seeded"), started_at=EVENING)
+    run = replace(given.run(suite="seeded"), started_at=EVENING)
     whole = plan(run, [ONE])
     none = tuple(
         replace(each, planned=replace(each.planned, left_out=NO_ROOM)) for each in whole.cases
     )
-    mark_ended(store_plan(replace(whole, cases=none), site.spool))
-    site.ingest(run)
-    site.judge(run)
+    mark_ended(store_plan(replace(whole, cases=none), spool))
+    watch.ingest(run)
+    watch.judge(run)
     loaded(run)
     assert watch(DUE) == []
     assert states(repository) == ["met"]
@@ -285,18 +279,18 @@ def test_another_schedule_begins_anew(watch: Watch, repository: NightRepository)
     assert watch(DUE + 3 * DAY, timetable=changed) == []
 
 
-def test_a_broken_file_keeps_its_promises(site: Site, watch: Watch) -> None:
+def test_a_broken_file_keeps_its_promises(
+    watch: Watch, spool: Spool, given: Given, inbox: Inbox
+) -> None:
     """Schedule and channels are known from before: from the last check, and from the last run."""
     watch(NOON)
-    run = site.run(-3)
-    store_plan(plan(run, [ONE], [site.inbox.url]), site.spool)
+    run = given.run(-3, suite="seeded")
+    store_plan(plan(run, [ONE], [inbox.url]), spool)
     said = watch(DUE, timetable=None, channels=None, problem="suites/seeded.yaml cannot be read")
     assert said == ["Nightbench seeded on local: no result by 2026-03-02 07:00 UTC"]
-    assert "suites/seeded.yaml cannot be read" in site.inbox.messages[-1]["message"]
+    assert "suites/seeded.yaml cannot be read" in inbox.messages[-1]["message"]
     # Another suite whose name only begins so.
-    store_plan(
-        plan(site.given.run(-2, suite="seeded-large"), [ONE], ["json://127.0.0.1:1"]), site.spool
-    )
+    store_plan(plan(given.run(-2, suite="seeded-large"), [ONE], ["json://127.0.0.1:1"]), spool)
     title = "Nightbench seeded on local: no result by 2026-03-03 07:00 UTC"
     assert watch(DUE + DAY, timetable=None, channels=None) == [title]
     # Never seen whole: nobody knows what it promises.
@@ -377,7 +371,7 @@ def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: In
 
 
 def test_one_check_at_a_time_and_when_it_was_is_kept(
-    site: Site, watch: Watch, repository: NightRepository
+    watch: Watch, repository: NightRepository
 ) -> None:
     assert repository.first("deadline_check") is None
     watch(NOON)
@@ -387,7 +381,7 @@ def test_one_check_at_a_time_and_when_it_was_is_kept(
     while not repository.lock():
         assert time.monotonic() < until
         time.sleep(0.05)
-    other = check_deadlines([watch.promise], site.spool, site.connect, DUE)
+    other = check_deadlines([watch.promise], watch.spool, watch.connect, DUE)
     assert other.other_at_work
     assert states(repository) == []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.sql.conftest import Database, Rows
-from tests.sql.nights import Site
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case, near, plan
 
 from nightbench.core.model import (
@@ -48,14 +48,13 @@ class Says:
         return Judgement(self.kind, "", since=tonight.at)
 
 
-def store_nights(site: Site, nights: range) -> Run:
+def store_nights(pipeline: Pipeline, nights: range) -> Run:
     """Nights of three steady series from the first of March on; the last one's run."""
     for night in nights:
         rng = random.Random(night)
-        run = site.run(night)
-        site.load(
-            run, *(near(site.given, run, each, 100 * (1 + rng.gauss(0, 0.01))) for each in CASES)
-        )
+        run = pipeline.run(night)
+        came = [near(pipeline.given, run, each, 100 * (1 + rng.gauss(0, 0.01))) for each in CASES]
+        pipeline.loader.runs.load(pipeline.given.batch(run, *came))
     return run
 
 
@@ -65,13 +64,13 @@ def without_grading() -> None:
 
 
 @pytest.fixture
-def as_loader(site: Site) -> Connect:
-    return site.connect
+def as_loader(pipeline: Pipeline) -> Connect:
+    return pipeline.connect
 
 
 @pytest.fixture
-def tonight(site: Site) -> Run:
-    return store_nights(site, range(NIGHTS))
+def tonight(pipeline: Pipeline) -> Run:
+    return store_nights(pipeline, range(NIGHTS))
 
 
 @pytest.fixture
@@ -113,7 +112,7 @@ def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
 
 
 def test_a_suite_is_graded_once_a_week_and_a_night_that_is_judged_again_the_same(
-    site: Site, as_loader: Connect, tonight: Run, rows: Rows
+    pipeline: Pipeline, as_loader: Connect, tonight: Run, rows: Rows
 ) -> None:
     every = "select * from raw.detector_grade order by run_id, measure"
     first = graded(as_loader, tonight, VerdictKind.OK)
@@ -121,10 +120,10 @@ def test_a_suite_is_graded_once_a_week_and_a_night_that_is_judged_again_the_same
     assert graded(as_loader, tonight, VerdictKind.OK) == first
     assert rows(every) == stored
     for night in range(NIGHTS, NIGHTS + 6):
-        next_run = store_nights(site, range(night, night + 1))
+        next_run = store_nights(pipeline, range(night, night + 1))
         assert grade(as_loader, plan(next_run, CASES)) is None
     assert rows(every) == stored
-    week_later = store_nights(site, range(NIGHTS + 6, NIGHTS + 7))
+    week_later = store_nights(pipeline, range(NIGHTS + 6, NIGHTS + 7))
     assert graded(as_loader, week_later, VerdictKind.OK).grades
     assert {row["run_id"] for row in rows(every)} == {tonight.run_id, week_later.run_id}
 
@@ -156,10 +155,10 @@ def test_a_detector_that_always_alarms_detects_nothing_that_counts(
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
-    site: Site, as_loader: Connect, tonight: Run, connection: Connection
+    pipeline: Pipeline, as_loader: Connect, tonight: Run, connection: Connection
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    week_later = store_nights(site, range(NIGHTS + 7, NIGHTS + 8))
+    week_later = store_nights(pipeline, range(NIGHTS + 7, NIGHTS + 8))
     later = graded(as_loader, week_later, VerdictKind.OK)
     below = [each.measure for each in later.grades if each.below]
     assert below == ["2-4 noise", "over 4 noise"]
@@ -172,12 +171,14 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
 
 
 @pytest.mark.usefixtures("enough")
-def test_a_power_is_compared_with_the_one_before_the_window(site: Site, as_loader: Connect) -> None:
-    before = store_nights(site, range(NIGHTS))
+def test_a_power_is_compared_with_the_one_before_the_window(
+    pipeline: Pipeline, as_loader: Connect
+) -> None:
+    before = store_nights(pipeline, range(NIGHTS))
     good = graded(as_loader, before).grades[2]
     assert (good.measure, good.below) == ("10%", "")
     month_later, later = (
-        store_nights(site, range(NIGHTS + day, NIGHTS + day + 40)) for day in (0, 60)
+        store_nights(pipeline, range(NIGHTS + day, NIGHTS + day + 40)) for day in (0, 60)
     )
     assert not graded(as_loader, month_later, VerdictKind.OK).grades[2].below
     poor = graded(as_loader, later, VerdictKind.OK).grades[2]
@@ -189,65 +190,65 @@ def unnotified(reader: Warehouse, suite: str, until: Run) -> list[dict[str, Any]
     return reader.messages.read("unnotified_notes", suite=suite, cluster="local", until=until_at)
 
 
-def judged(site: Site, run: Run, **came: float | Reason) -> JudgeResult:
+def judged(pipeline: Pipeline, run: Run, **came: float | Reason) -> JudgeResult:
     throughputs: dict[Case, float | Reason | None] = dict.fromkeys(CASES, 100.0)
     throughputs.update({CASES[int(place[1:])]: value for place, value in came.items()})
-    return site.judge(site.measure(run, throughputs))
+    return pipeline.judge(pipeline.measure(run, throughputs))
 
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
-    site: Site, as_loader: Connect, tonight: Run
+    pipeline: Pipeline, as_loader: Connect, tonight: Run
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    judged(site, site.run(NIGHTS))
-    (alone,) = site.inbox.messages
+    judged(pipeline, pipeline.run(NIGHTS))
+    (alone,) = pipeline.inbox.messages
     assert alone["title"] == "Nightbench seeded on local: its detector became worse"
     assert "injected slowdowns (over 4 noise) were detected" in alone["message"]
-    judged(site, site.run(NIGHTS + 1), c1=BROKEN)
-    assert len(site.inbox.messages) == 2
-    assert "detector" not in site.inbox.messages[1]["message"]
+    judged(pipeline, pipeline.run(NIGHTS + 1), c1=BROKEN)
+    assert len(pipeline.inbox.messages) == 2
+    assert "detector" not in pipeline.inbox.messages[1]["message"]
 
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_fell_comes_with_the_night_s_news(
-    site: Site, as_loader: Connect, tonight: Run, connection: Connection
+    pipeline: Pipeline, as_loader: Connect, tonight: Run, connection: Connection
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    judged(site, site.run(NIGHTS), c1=BROKEN)
-    (said,) = site.inbox.messages
+    judged(pipeline, pipeline.run(NIGHTS), c1=BROKEN)
+    (said,) = pipeline.inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector became worse:\n- " in said["message"]
     assert unnotified(Warehouse(connection), "seeded", tonight) == []
 
 
-def test_a_night_that_was_judged_is_graded(site: Site, as_loader: Connect) -> None:
-    store_nights(site, range(NIGHTS))
-    run = site.run(NIGHTS)
-    site.measure(run, dict.fromkeys(CASES, 100.0))
-    result = site.judge(run)
+def test_a_night_that_was_judged_is_graded(pipeline: Pipeline, as_loader: Connect) -> None:
+    store_nights(pipeline, range(NIGHTS))
+    run = pipeline.run(NIGHTS)
+    pipeline.measure(run, dict.fromkeys(CASES, 100.0))
+    result = pipeline.judge(run)
     assert result.graded is not None
     assert result.graded.problem is None
     assert len(result.graded.grades) == 6
 
 
 def test_what_goes_wrong_in_grading_keeps_no_alert_back(
-    site: Site, as_loader: Connect, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, as_loader: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store_nights(site, range(NIGHTS))
-    run = site.run(NIGHTS)
-    site.measure(run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
+    store_nights(pipeline, range(NIGHTS))
+    run = pipeline.run(NIGHTS)
+    pipeline.measure(run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
     monkeypatch.setattr(detector_grade, "SERIES", "many")
-    result = site.judge(run)
+    result = pipeline.judge(run)
     assert [verdict.case_id for verdict in result.opened] == [CASES[1].case_id]
     assert result.graded is not None
     assert "was not graded: " in (result.graded.problem or "")
 
 
-def test_only_nights_are_graded(site: Site, as_loader: Connect) -> None:
-    run = site.run(0, run_kind=RunKind.ON_DEMAND)
-    site.measure(run, dict.fromkeys(CASES, 100.0))
-    assert site.judge(run).graded is None
+def test_only_nights_are_graded(pipeline: Pipeline, as_loader: Connect) -> None:
+    run = pipeline.run(0, run_kind=RunKind.ON_DEMAND)
+    pipeline.measure(run, dict.fromkeys(CASES, 100.0))
+    assert pipeline.judge(run).graded is None
 
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:

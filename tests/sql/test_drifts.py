@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from tests.sql.conftest import Rows
-from tests.sql.nights import STEADY, Inbox, Site
+from tests.sql.nights import STEADY, Inbox
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import DIGEST, FAKE, near
 from typer.testing import CliRunner
 
@@ -29,34 +31,32 @@ def level(night: int, rate: float = -CREEP, until: int = 10_000) -> float:
     return 100.0 * float(np.exp(rate * min(night, until) + noise))
 
 
-class Nights:
+@dataclass
+class Nights(Pipeline):
     """Nights of one case, one after the other."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self.channel = site.inbox.url
-        self.judge = site.judge
-        self.night = 0
-        self.kinds: Sequence[str] = ("",)
-        """Fingerprints of the nodes, taken in turn."""
+    night: int = 0
+    kinds: Sequence[str] = ("",)
+    """Fingerprints of the nodes, taken in turn."""
 
     def load(self, figures: Sequence[float], kind: RunKind = RunKind.NIGHTLY) -> Run:
-        """Load nights and judge none of them, all but the last as an import; the last one."""
+        """Load nights and judge none of them, all but the last as an import; return it."""
         runs = []
         for figure in figures:
-            run = self._site.run(self.night, run_kind=kind)
+            run = self.given.run(self.night, suite="seeded", run_kind=kind)
             runs.append((run, figure, self.kinds[self.night % len(self.kinds)]))
             self.night += 1
         planned = PlannedCase(STEADY, FAKE, DIGEST, "samples")
-        self._site.loader.runs.store_history(
+        self.loader.runs.store_history(
             (each[0], planned, measurement)
             for each in runs[:-1]
             if (measurement := self._came(*each).measurement)
         )
-        return self._site.load(run, self._came(*runs[-1]), channels=[self.channel])
+        self.loader.runs.load(self.given.batch(run, self._came(*runs[-1])))
+        return self.planned(run, [STEADY])
 
     def _came(self, run: Run, figure: float, fingerprint: str) -> CaseToLoad:
-        return near(self._site.given, run, STEADY, figure, fingerprint_id=fingerprint)
+        return near(self.given, run, STEADY, figure, fingerprint_id=fingerprint)
 
     def __call__(self, *figures: float) -> JudgeResult:
         """Load nights and judge the last one."""
@@ -64,8 +64,8 @@ class Nights:
 
 
 @pytest.fixture
-def nights(site: Site) -> Nights:
-    return Nights(site)
+def nights(pipeline: Pipeline) -> Nights:
+    return Nights(**vars(pipeline))
 
 
 def slowed(first: int, stop: int) -> list[float]:
@@ -133,7 +133,7 @@ def test_it_ends_quietly_once_it_has_not_been_seen_for_some_nights(
     for night in (150, 151):
         seen = nights.load([level(night) * 1.1])
         nights.judge(seen)
-    last = ""
+    last = seen
     for night in range(152, 152 + QUIET):
         assert [row["seen_run_id"] for row in reader.series.drifts()] == [seen.run_id]
         last = nights.load([level(night) * 1.1])
@@ -175,14 +175,14 @@ def test_only_nightly_runs_say_it(nights: Nights, reader: Warehouse, inbox: Inbo
 def test_what_no_channel_took_is_told_by_the_next_try(
     nights: Nights, reader: Warehouse, inbox: Inbox
 ) -> None:
-    url, nights.channel = nights.channel, "json://127.0.0.1:1"
+    url, inbox.url = inbox.url, "json://127.0.0.1:1"
     run = nights.load(slowed(0, 150))
     with pytest.raises(UserError, match="1 series drifted"):
         nights.judge(run)
     (row,) = reader.series.drifts()
     drifted = ("drift", row["case_id"], row["run_id"])
     assert reader.messages.deliveries([drifted]) == {}
-    nights.channel = url
+    inbox.url = url
     nights(level(150))
     assert len(inbox.messages) == 1
     assert reader.messages.deliveries([drifted]) == {drifted: {"", "alerts[0] json"}}

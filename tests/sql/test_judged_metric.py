@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.sql.conftest import Rows
-from tests.sql.nights import NIGHTS, STEADY, Inbox, Site
+from tests.sql.given import Given
+from tests.sql.nights import NIGHTS, STEADY, Inbox
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import near
 
 from nightbench.core.model import METRICS, JudgedMetric, RegressionPolicy, Verdict, VerdictKind
@@ -15,28 +17,29 @@ GB = 1_000_000_000
 
 
 @pytest.fixture
-def judge(site: Site):
+def judge(pipeline: Pipeline, given: Given):
     def judge(
         night: int, metric: JudgedMetric, *, peak_bytes: int = GB, suite: str = "seeded"
     ) -> Verdict:
-        run = site.run(night, suite=suite)
+        run = given.run(night, suite=suite)
         policy = RegressionPolicy(metric=metric)
-        site.measure(run, {STEADY: 100.0}, policy=policy, peak_bytes=peak_bytes)
-        return site.verdict(run)
+        pipeline.measure(run, {STEADY: 100.0}, policy=policy, peak_bytes=peak_bytes)
+        (verdict,) = pipeline.judge(run).verdicts
+        return verdict
 
     return judge
 
 
 @pytest.fixture
-def past(site: Site, connection: Connection) -> None:
+def past(connection: Connection, given: Given) -> None:
     """Nights of one throughput whose memory grew by a quarter three nights ago."""
     loader = Warehouse(connection)
     for night in range(NIGHTS):
-        run = site.run(night)
+        run = given.run(night, suite="seeded")
         wobble = 1 + 0.002 * (night % 3 - 1)
         level = 1.25 * GB if night >= NIGHTS - 3 else GB
         came = near(
-            site.given,
+            given,
             run,
             STEADY,
             100.0 * wobble,
@@ -47,7 +50,7 @@ def past(site: Site, connection: Connection) -> None:
             model_flops_per_s=3e12 * wobble,
             mfu=0.4 * wobble,
         )
-        loader.runs.load(site.given.batch(run, came))
+        loader.runs.load(given.batch(run, came))
 
 
 @pytest.mark.usefixtures("past")

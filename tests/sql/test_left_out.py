@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
-from tests.sql.nights import Site
-from tests.sql.spooled import DIGEST, EXITED, case, plan
+from tests.sql.pipeline import Pipeline
+from tests.sql.spooled import DIGEST, EXITED, case, plan, spooled
 
 from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import WarehouseUnavailable
@@ -52,10 +52,10 @@ def left_out(given_plan: RunPlan) -> RunPlan:
     return dataclasses.replace(given_plan, cases=cases)
 
 
-def a_short_night(site: Site, run: Run) -> None:
+def a_short_night(spool: Spool, run: Run) -> None:
     """One case is left out beforehand, one by the window's end, one never ran, one is measured."""
-    site.spooled(run, {BEFORE: None, WITHIN: 100.0, NEVER: None, MEASURED: 50.0})
-    folder = store_plan(left_out(plan(run, (BEFORE, WITHIN, NEVER, MEASURED))), site.spool)
+    spooled(spool, run, {BEFORE: None, WITHIN: 100.0, NEVER: None, MEASURED: 50.0})
+    folder = store_plan(left_out(plan(run, (BEFORE, WITHIN, NEVER, MEASURED))), spool)
     store = folder.case(WITHIN.case_id)
     known = CaseOutcome.from_json(store.outcome() or {})
     ended = dataclasses.replace(known, status=CaseStatus.LEFT_OUT, reasons=(ENDED,))
@@ -81,20 +81,20 @@ def test_it_is_listed_before_anything_is_loaded(
 
 
 def test_a_short_night_from_its_files_to_its_verdicts(
-    site: Site, reader: Warehouse, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, reader: Warehouse, rows: Rows
 ) -> None:
-    run = site.run(0)
-    a_short_night(site, run)
-    assert {c.planned.case_id: c.left_out for c in read_plan(site.spool.run(run.run_id)).cases} == {
+    run = given.run(0, suite="seeded")
+    a_short_night(spool, run)
+    assert {c.planned.case_id: c.left_out for c in read_plan(spool.run(run.run_id)).cases} == {
         **dict.fromkeys((c.case_id for c in (WITHIN, NEVER, MEASURED)), None),
         BEFORE.case_id: REASON,
     }
 
-    result = site.ingest(run)
+    result = pipeline.ingest(run)
     assert (result.measured, result.failed, result.missing, result.left_out) == (1, 0, 1, 2)
     assert result.sentence().endswith("1 missing, 2 left out")
 
-    judged = site.judge(run)
+    judged = pipeline.judge(run)
     assert {v.case_id: v.kind for v in judged.verdicts} == {
         NEVER.case_id: VerdictKind.MISSING,
         MEASURED.case_id: VerdictKind.INSUFFICIENT_DATA,
@@ -105,7 +105,7 @@ def test_a_short_night_from_its_files_to_its_verdicts(
     assert shown[WITHIN.case_id]["reasons"] == [ENDED.to_json()]
     assert shown[WITHIN.case_id]["verdict"] is None
     # Its repeats are kept, and nothing is quarantined for there being too few.
-    assert len(rows("select * from staging.repeat where case_id = %s", WITHIN.case_id)) == 3
+    assert len(rows("select * from marts.fct_repeat where case_id = %s", WITHIN.case_id)) == 3
     assert rows("select * from raw.measurement where quarantine_reasons is not null") == []
     (counts,) = reader.runs.find()
     assert {key: counts[key] for key in ("planned", "measured", "failed", "left_out")} == {
@@ -123,13 +123,15 @@ def test_a_short_night_from_its_files_to_its_verdicts(
     assert medians == {MEASURED.case_id}
 
 
-def test_an_alert_outlives_a_night_that_had_no_room(site: Site, reader: Warehouse) -> None:
-    broken = site.run(0)
-    site.spooled(broken, {BEFORE: EXITED})
-    a_short_night(site, site.run(1))
-    for run in (broken, site.run(1)):
-        site.ingest(run)
-        site.judge(run)
+def test_an_alert_outlives_a_night_that_had_no_room(
+    pipeline: Pipeline, spool: Spool, given: Given, reader: Warehouse
+) -> None:
+    broken = given.run(0, suite="seeded")
+    spooled(spool, broken, {BEFORE: EXITED})
+    a_short_night(spool, given.run(1, suite="seeded"))
+    for run in (broken, given.run(1, suite="seeded")):
+        pipeline.ingest(run)
+        pipeline.judge(run)
     alerts = {alert["case_id"]: alert for alert in reader.alerts.find()}
     assert alerts[BEFORE.case_id]["state"] == "open"
     assert alerts[BEFORE.case_id]["last_run_id"] == broken.run_id
@@ -151,25 +153,28 @@ def came(
 
 
 def test_the_past_of_cases(
-    site: Site, loader: Warehouse, reader: Warehouse, rows: Rows, tmp_path: Path
+    loader: Warehouse,
+    reader: Warehouse,
+    given: Given,
+    rows: Rows,
+    warehouse: Database,
+    tmp_path: Path,
 ) -> None:
-    good, bad, asked, half = (site.given.case(batch_size_per_device=b) for b in (1, 2, 4, 8))
+    good, bad, asked, half = (given.case(batch_size_per_device=b) for b in (1, 2, 4, 8))
     for night, seconds in enumerate((12.0, 24.0, 90.0)):
-        run = site.given.run(night)
-        whole = site.given.came_back(run, good, (1.0, 2.0, 3.0), elapsed_s=seconds)
-        loader.runs.load(site.given.batch(run, whole))
-    last = site.given.run(3)
-    failed = came(site.given, last, bad, (), CaseStatus.FAILED, None)
-    ended = came(site.given, last, half, (1.0,), CaseStatus.LEFT_OUT, 9.0)
-    before = came(site.given, site.given.run(4), good, (), CaseStatus.LEFT_OUT, None)
-    loader.runs.load(site.given.batch(last, failed, ended))
-    loader.runs.load(site.given.batch(site.given.run(4), before))
-    once = site.given.run(5, run_kind=RunKind.ON_DEMAND)
-    loader.runs.load(
-        site.given.batch(once, site.given.came_back(once, asked, (1.0,), elapsed_s=7.0))
-    )
+        run = given.run(night)
+        whole = given.came_back(run, good, (1.0, 2.0, 3.0), elapsed_s=seconds)
+        loader.runs.load(given.batch(run, whole))
+    last = given.run(3)
+    failed = came(given, last, bad, (), CaseStatus.FAILED, None)
+    ended = came(given, last, half, (1.0,), CaseStatus.LEFT_OUT, 9.0)
+    before = came(given, given.run(4), good, (), CaseStatus.LEFT_OUT, None)
+    loader.runs.load(given.batch(last, failed, ended))
+    loader.runs.load(given.batch(given.run(4), before))
+    once = given.run(5, run_kind=RunKind.ON_DEMAND)
+    loader.runs.load(given.batch(once, given.came_back(once, asked, (1.0,), elapsed_s=7.0)))
 
-    nights = [site.given.run(night).started_at for night in range(4)]
+    nights = [given.run(night).started_at for night in range(4)]
     expected = {
         good.case_id: CaseHistory(24.0, 8.0, nights[2], "d1", noise=0.0),
         bad.case_id: CaseHistory(None, None, nights[3]),
@@ -179,23 +184,23 @@ def test_the_past_of_cases(
     assert reader.runs.case_past("local") == expected
     assert reader.runs.case_past("elsewhere") == {}
     # Another protocol takes another time: what was measured by the old one no longer counts.
-    changed = site.given.run(6)
-    other = site.given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
-    loader.runs.load(site.given.batch(changed, other))
+    changed = given.run(6)
+    other = given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
+    loader.runs.load(given.batch(changed, other))
     expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2", noise=0.0)
     assert reader.runs.case_past("local") == expected
     spool = Spool(tmp_path)
-    assert case_histories("local", site.connect, spool) == expected
+    assert case_histories("local", lambda: connect(warehouse.loader), spool) == expected
 
 
 @pytest.mark.parametrize("state", ["away", "lost", "empty"])
 def test_the_past_from_files_where_the_warehouse_does_not_tell(
-    site: Site, empty: Database, state: str
+    spool: Spool, given: Given, empty: Database, state: str
 ) -> None:
     for night in range(3):
-        run = site.run(night)
-        site.spooled(run, {MEASURED: 50.0 + night, NEVER: EXITED})
-    a_short_night(site, site.run(3))
+        run = given.run(night, suite="seeded")
+        spooled(spool, run, {MEASURED: 50.0 + night, NEVER: EXITED})
+    a_short_night(spool, given.run(3, suite="seeded"))
 
     def opened() -> Connection:
         if state == "away":
@@ -205,10 +210,10 @@ def test_the_past_from_files_where_the_warehouse_does_not_tell(
             connection.close()
         return connection
 
-    found = case_histories("local", opened, site.spool)
+    found = case_histories("local", opened, spool)
     assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
-    assert found[MEASURED.case_id].last == site.given.run(3).started_at
+    assert found[MEASURED.case_id].last == given.run(3).started_at
     assert found[MEASURED.case_id].definition == DIGEST
-    assert found[NEVER.case_id] == CaseHistory(None, None, site.given.run(2).started_at)
-    assert found[WITHIN.case_id].last == site.given.run(3).started_at
+    assert found[NEVER.case_id] == CaseHistory(None, None, given.run(2).started_at)
+    assert found[WITHIN.case_id].last == given.run(3).started_at
     assert found[BEFORE.case_id] == CaseHistory()

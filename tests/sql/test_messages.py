@@ -6,20 +6,19 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from typing import Any
 
-import psycopg2
 import pytest
 from PIL import Image
 from psycopg2.extras import Json
-from tests.sql.conftest import Database, Rows
+from tests.sql.conftest import Rows
 from tests.sql.given import Given
-from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, Site, receiving
-from tests.sql.spooled import EXITED, LOST, plan
+from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, history, receiving
+from tests.sql.pipeline import Pipeline
+from tests.sql.spooled import EXITED, LOST, plan, spooled
 
 from nightbench.alerts import Delivery
 from nightbench.alerts.notify import notify_leftovers, notify_run
@@ -28,31 +27,25 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.run_plan import RunPlan
-from nightbench.night.judge import judge_run
 from nightbench.spool.plans import read_plan, store_plan
 from nightbench.warehouse import Triage, Warehouse
 
 Came = Mapping[Case, float | str | None]
 
 
-class Place:
+class Place(Pipeline):
     """A suite that is measured, loaded and judged."""
 
-    def __init__(self, site: Site, warehouse: Database) -> None:
-        self._site, self._warehouse = site, warehouse
-        self.spool, self.connect = site.spool, site.connect
-        site.past(FALLS, STEADY, BREAKS)
-
-    def measure(self, run: Run, came: Came, channels: Sequence[str] = (), **changed: Any) -> None:
+    def measured(self, run: Run, came: Came, channels: Sequence[str] = (), **changed: Any) -> None:
         """Measure and load; `changed` says what is different in the plan."""
-        self._site.spooled(run, came, channels=channels)
+        spooled(self.spool, run, came, channels)
         if changed:
             store_plan(replace(plan(run, list(came), channels), **changed), self.spool)
-        self._site.ingest(run)
+        self.ingest(run)
 
-    def judge(self, run: Run, base_url: str | None = None) -> int:
-        """How many deliveries came of it."""
-        return len(self._site.judge(run, base_url=base_url).deliveries)
+    def sent(self, run: Run, base_url: str | None = None) -> int:
+        """How many deliveries came of judging it."""
+        return len(self.judge(run, base_url=base_url).deliveries)
 
     def tell(self, run: Run) -> int:
         return len(notify_run(self.spool, run.run_id, self.connect))
@@ -60,16 +53,11 @@ class Place:
     def notify_leftovers(self, now: datetime) -> tuple[list[Delivery], list[str]]:
         return notify_leftovers(self.spool, self.connect, now=now)
 
-    def sql(self, statement: str, *values: Any) -> None:
-        """As the owner of everything: what another part of Nightbench would have stored."""
-        with closing(psycopg2.connect(self._warehouse.owner)) as owner:
-            owner.cursor().execute(statement, values)
-            owner.commit()
-
 
 @pytest.fixture
-def place(site: Site, warehouse: Database) -> Place:
-    return Place(site, warehouse)
+def place(pipeline: Pipeline, given: Given) -> Place:
+    history(pipeline.loader, given, (FALLS, STEADY, BREAKS))
+    return Place(**vars(pipeline))
 
 
 CALM = {FALLS: 100.0, STEADY: 100.0, BREAKS: 100.0}
@@ -81,7 +69,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
     place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded", dag_id="nightbench__seeded", dag_run_id="scheduled__1")
-    place.measure(run, FELL, [inbox.url])
+    place.measured(run, FELL, [inbox.url])
     good, bad = given.run(16, suite="seeded"), given.run(17, suite="seeded")
     place.sql(
         "update raw.run set code_digest = case when started_at < %s then 'aaaa1' else 'bbbb2' end",
@@ -101,7 +89,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
             fingerprint_id,
             of.started_at,
         )
-    assert place.judge(run, "http://airflow.example") == 1
+    assert place.sent(run, "http://airflow.example") == 1
 
     ((alert,), (said,)) = reader.alerts.find(), inbox.messages
     assert (alert["last_good_run_id"], alert["first_bad_run_id"]) == (good.run_id, bad.run_id)
@@ -138,17 +126,17 @@ def test_one_message_a_night_and_the_second_run_s_news_go_with_the_next(
     later = replace(
         evening, run_id="seeded-later", started_at=evening.started_at + timedelta(hours=2)
     )
-    place.measure(evening, FELL, [inbox.url])
-    assert place.judge(evening) == 1
-    place.measure(later, BROKE | {FALLS: 90.0}, [inbox.url])
-    assert place.judge(later) == 0
-    assert place.judge(evening) == 0
+    place.measured(evening, FELL, [inbox.url])
+    assert place.sent(evening) == 1
+    place.measured(later, BROKE | {FALLS: 90.0}, [inbox.url])
+    assert place.sent(later) == 0
+    assert place.sent(evening) == 0
     assert place.tell(later) == 0
     # It is still the same night, and then one that brings news of its own.
     assert place.notify_leftovers(later.started_at + timedelta(hours=6)) == ([], [])
     tomorrow = given.run(NIGHTS + 1, suite="seeded")
-    place.measure(tomorrow, BROKE | {FALLS: 90.0}, [inbox.url])
-    assert place.judge(tomorrow) == 1
+    place.measured(tomorrow, BROKE | {FALLS: 90.0}, [inbox.url])
+    assert place.sent(tomorrow) == 1
     assert len(inbox.messages) == 2
     assert FALLS.case_id not in inbox.messages[1]["message"]
     assert "trainer-0 exited with code 1" in inbox.messages[1]["message"]
@@ -162,10 +150,10 @@ def test_what_no_night_told_is_told_when_the_next_one_is_over(
     later = replace(
         evening, run_id="seeded-later", started_at=evening.started_at + timedelta(hours=2)
     )
-    place.measure(evening, FELL, [inbox.url])
-    place.judge(evening)
-    place.measure(later, BROKE | {FALLS: 90.0}, [inbox.url])
-    place.judge(later)
+    place.measured(evening, FELL, [inbox.url])
+    place.sent(evening)
+    place.measured(later, BROKE | {FALLS: 90.0}, [inbox.url])
+    place.sent(later)
     noon = evening.started_at.replace(hour=12, minute=30)
     assert place.notify_leftovers(noon) == ([], [])
     deliveries, problems = place.notify_leftovers(noon + timedelta(days=1))
@@ -178,15 +166,15 @@ def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
     place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    place.measure(run, FELL, ["json://127.0.0.1:1"])
+    place.measured(run, FELL, ["json://127.0.0.1:1"])
     with pytest.raises(UserError, match="no channel of suite seeded accepted the message"):
-        place.judge(run)
+        place.sent(run)
     noon = run.started_at.replace(hour=12, minute=30)
     assert "no channel of suite seeded" in place.notify_leftovers(noon)[1][0]
-    place.measure(run, FELL, [inbox.url])
+    place.measured(run, FELL, [inbox.url])
     deliveries, problems = place.notify_leftovers(noon)
     assert ([d.sent for d in deliveries], problems) == ([True], [])
-    assert place.judge(run) == 0
+    assert place.sent(run) == 0
     assert len(inbox.messages) == 1
     assert reader.alerts.find()[0]["notified_at"] is not None
 
@@ -196,14 +184,14 @@ def test_a_recovery_is_told_though_the_process_died(
 ) -> None:
     for night, came in enumerate((FELL, CALM, CALM)):
         run = given.run(NIGHTS + night, suite="seeded")
-        place.measure(run, came, [inbox.url] if night < 2 else ["json://127.0.0.1:1"])
+        place.measured(run, came, [inbox.url] if night < 2 else ["json://127.0.0.1:1"])
         if night < 2:
-            place.judge(run)
+            place.sent(run)
     with pytest.raises(UserError, match="no channel of suite seeded"):
-        place.judge(run)
-    place.measure(run, CALM, [inbox.url])
-    assert place.judge(run) == 1
-    assert place.judge(run) == 0
+        place.sent(run)
+    place.measured(run, CALM, [inbox.url])
+    assert place.sent(run) == 1
+    assert place.sent(run) == 0
     (told,) = inbox.messages[1:]
     assert told["title"].endswith(f": {FALLS.case_id} resolved")
     # What the night that ended it measured, not the one that opened it.
@@ -216,10 +204,10 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     run = given.run(NIGHTS, suite="seeded")
     # Of two falls one is large enough to be urgent.
     came = FELL | {BREAKS: EXITED}
-    place.measure(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
-    place.measure(run, came, ["json://127.0.0.1:1"], policy=RegressionPolicy(urgent=0.08))
+    place.measured(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
+    place.measured(run, came, ["json://127.0.0.1:1"], policy=RegressionPolicy(urgent=0.08))
     with pytest.raises(UserError, match="urgent"):
-        place.judge(run)  # Stored, not told: there is an alert that can be asked for.
+        place.sent(run)  # Stored, not told: there is an alert that can be asked for.
     alerts = {alert["case_id"]: alert["alert_id"] for alert in reader.alerts.find()}
     confirmation = (
         "insert into raw.experiment (alert_id, run_id, kind, state, requested_by, name, until,"
@@ -228,12 +216,12 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     )
     for number, alert_id in enumerate(alerts.values()):
         place.sql(confirmation, alert_id, run.run_id, f"c{number}")
-    place.measure(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
-    assert place.judge(run) == 1
+    place.measured(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
+    assert place.sent(run) == 1
     (urgent,) = inbox.messages
     assert f"on local, urgent: {FALLS.case_id} regressed" in urgent["title"]
     assert "- it is being measured again" in urgent["message"]
-    assert place.judge(run) == 0
+    assert place.sent(run) == 0
     place.sql(
         "update raw.experiment set state = 'done', ended_at = now(), result = %s",
         Json(
@@ -257,9 +245,9 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
     place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    place.measure(run, FELL, ["json://127.0.0.1:1"])
+    place.measured(run, FELL, ["json://127.0.0.1:1"])
     with pytest.raises(UserError):
-        place.judge(run)
+        place.sent(run)
     place.sql(
         "insert into raw.experiment (alert_id, run_id, kind, state, requested_by, name, until,"
         " request, suite, cluster) values (%s, %s, 'confirm', 'running', 'nightbench', 'c',"
@@ -267,7 +255,7 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
         reader.alerts.find()[0]["alert_id"],
         run.run_id,
     )
-    place.measure(run, FELL, [inbox.url])
+    place.measured(run, FELL, [inbox.url])
     noon = run.started_at.replace(hour=12, minute=30)
     assert place.notify_leftovers(noon) == ([], [])
     place.sql("update raw.experiment set until = now() - interval '1 s'")
@@ -278,9 +266,9 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
 def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader: Warehouse) -> None:
     run = given.run(NIGHTS, suite="seeded")
     came = {FALLS: 90.0, STEADY: LOST, BREAKS: LOST}
-    place.measure(run, came, ["json://127.0.0.1:1"])
+    place.measured(run, came, ["json://127.0.0.1:1"])
     with pytest.raises(UserError):
-        place.judge(run)
+        place.sent(run)
     for alert in reader.alerts.find():
         place.sql(
             "insert into raw.alert_cause (alert_id, run_id, kind, sentence, evidence, group_key,"
@@ -293,7 +281,7 @@ def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader:
             run.run_id,
             Json([to_document(CauseEvidence("its control fell too"))]),
         )
-    place.measure(run, came, [inbox.url])
+    place.measured(run, came, [inbox.url])
     assert place.tell(run) == 1
     (said,) = inbox.messages
     assert said["title"].endswith("1 regressed, 2 failed, one cause: node")
@@ -312,9 +300,9 @@ def test_routes_say_whose_an_alert_is_and_where_it_is_told(
             Route(frameworks=("pytorch",), owner="nobody", alerts=()),
             Route(verdicts=(VerdictKind.FAILED,), owner="ops", alerts=(other.url, inbox.url)),
         )
-        place.measure(run, came, [inbox.url], routes=routes)
-        assert place.judge(run) == 2
-        assert place.judge(run) == 0
+        place.measured(run, came, [inbox.url], routes=routes)
+        assert place.sent(run) == 2
+        assert place.sent(run) == 0
         # Whoever hears of both hears of them in one message.
         (all_of_it,), (failures,) = inbox.messages, other.messages
     assert (FALLS.case_id in all_of_it["message"], BREAKS.case_id in all_of_it["message"]) == (
@@ -340,10 +328,10 @@ def test_a_channel_of_two_routes_is_one_whatever_there_is_to_tell(
         Route(verdicts=(VerdictKind.REGRESSED,), alerts=(inbox.url,)),
     )
     # First by the second route alone; then there is something for the first one.
-    place.measure(evening, FELL, routes=routes)
-    assert place.judge(evening) == 1
-    place.measure(later, BROKE | {FALLS: 90.0}, routes=routes)
-    assert place.judge(later) == 0
+    place.measured(evening, FELL, routes=routes)
+    assert place.sent(evening) == 1
+    place.measured(later, BROKE | {FALLS: 90.0}, routes=routes)
+    assert place.sent(later) == 0
     assert len(inbox.messages) == 1
     assert [m["channel"] for m in rows("select channel from raw.message")] == [
         "routes[0].alerts[0] json"
@@ -367,16 +355,16 @@ def test_what_concerns_the_suite_is_told_on_its_own_channels(
     run = given.run(NIGHTS, suite="seeded")
     with receiving() as other:
         routes = (Route(frameworks=("fake",), alerts=(other.url,)),)
-        place.measure(run, FELL, ["json://127.0.0.1:1"], routes=routes)
+        place.measured(run, FELL, ["json://127.0.0.1:1"], routes=routes)
         turned_noisy(place, run)
         # That a route's channel took the news of the night does not count.
         with pytest.raises(UserError, match="no channel of suite seeded"):
-            place.judge(run)
+            place.sent(run)
         noisy = ("noise", STEADY.case_id, run.run_id)
         assert reader.messages.deliveries([noisy]) == {}
-        place.measure(run, FELL, [inbox.url], routes=routes)
-        assert place.judge(run) == 1
-        assert place.judge(run) == 0
+        place.measured(run, FELL, [inbox.url], routes=routes)
+        assert place.sent(run) == 1
+        assert place.sent(run) == 0
         assert len(other.messages) == 1
     assert "It varies by 20 %" in inbox.messages[0]["message"]
     assert FALLS.case_id not in inbox.messages[0]["message"]
@@ -389,9 +377,9 @@ def test_each_cluster_of_a_suite_has_its_message(
     run = given.run(NIGHTS, suite="seeded")
     elsewhere = given.run(NIGHTS, suite="seeded", cluster="elsewhere", tail="0b2c")
     for each in (run, elsewhere):
-        place.measure(each, BROKE, [inbox.url])
-        assert place.judge(each) == 1
-        assert place.judge(each) == 0
+        place.measured(each, BROKE, [inbox.url])
+        assert place.sent(each) == 1
+        assert place.sent(each) == 0
     assert [" on local: " in m["title"] for m in inbox.messages] == [True, False]
     kept = rows("select distinct cluster from raw.message order by cluster")
     assert [row["cluster"] for row in kept] == ["elsewhere", "local"]
@@ -401,8 +389,8 @@ def test_a_route_does_not_take_an_alert_from_whom_people_gave_it_to(
     place: Place, given: Given, inbox: Inbox, reader: Warehouse, triage: Triage
 ) -> None:
     night = given.run(NIGHTS, suite="seeded")
-    place.measure(night, FELL, [inbox.url])
-    place.judge(night)
+    place.measured(night, FELL, [inbox.url])
+    place.sent(night)
     (alert,) = reader.alerts.find()
     triage.assign(alert["alert_id"], "")
     triage.move(alert["alert_id"], "dismissed", "no", "wont_fix")
@@ -416,27 +404,27 @@ def test_a_channel_that_failed_alone_is_said_and_the_other_one_hears_it_once(
     place: Place, given: Given, inbox: Inbox
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    place.measure(run, FELL, ["json://127.0.0.1:1", inbox.url])
-    result = judge_run(place.spool, run.run_id, place.connect)
+    place.measured(run, FELL, ["json://127.0.0.1:1", inbox.url])
+    result = place.judge(run)
     assert [(d.channel, d.sent) for d in result.deliveries] == [
         ("alerts[0] json", False),
         ("alerts[1] json", True),
     ]
-    assert place.judge(run) == 0
+    assert place.sent(run) == 0
     assert len(inbox.messages) == 1
 
 
 def test_two_who_tell_at_once_tell_once(place: Place, given: Given, inbox: Inbox) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    place.measure(run, FELL, ["json://127.0.0.1:1"])
+    place.measured(run, FELL, ["json://127.0.0.1:1"])
     with pytest.raises(UserError):
-        place.judge(run)
-    place.measure(run, FELL, [inbox.url])
+        place.sent(run)
+    place.measured(run, FELL, [inbox.url])
     together = Barrier(3)
 
     def act(number: int) -> int:
         together.wait()
-        return place.judge(run) if number == 0 else place.tell(run)
+        return place.sent(run) if number == 0 else place.tell(run)
 
     with ThreadPoolExecutor(3) as pool:
         assert sorted(pool.map(act, range(3))) == [0, 0, 1]
@@ -445,7 +433,7 @@ def test_two_who_tell_at_once_tell_once(place: Place, given: Given, inbox: Inbox
 
 def test_a_plan_keeps_its_routes_and_its_clock(place: Place, given: Given) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    place.measure(run, CALM, routes=(Route(workloads=("sleep",)),), zone="Europe/Berlin")
+    place.measured(run, CALM, routes=(Route(workloads=("sleep",)),), zone="Europe/Berlin")
     folder = place.spool.run(run.run_id)
     kept: RunPlan = read_plan(folder)
     assert (kept.routes, kept.zone) == ((Route(workloads=("sleep",)),), "Europe/Berlin")

@@ -6,35 +6,31 @@ import json
 
 import pytest
 from tests.sql.conftest import Rows
-from tests.sql.nights import (
-    BREAKS,
-    FALLS,
-    NEW,
-    NIGHTS,
-    RISES,
-    STEADY,
-    VANISHES,
-    Site,
-)
-from tests.sql.spooled import EXITED, STEPS
+from tests.sql.given import Given
+from tests.sql.nights import BREAKS, FALLS, NEW, NIGHTS, RISES, STEADY, VANISHES, Inbox, history
+from tests.sql.pipeline import Pipeline
+from tests.sql.spooled import EXITED, STEPS, spooled
 
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import Reason, ReasonCode, RunKind, VerdictKind
 from nightbench.night.ingest import ingest_ended, ingest_run, waiting_runs
+from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 
 
-def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(site: Site, rows: Rows) -> None:
-    run = site.run(0)
-    site.spooled(run, {STEADY: 100.0, NEW: 50.0})
-    assert [waiting.run_id for waiting in waiting_runs(site.spool)] == [run.run_id]
+def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0, NEW: 50.0})
+    assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
 
-    first = site.ingest(run)
-    again = site.ingest(run)
+    first = pipeline.ingest(run)
+    again = pipeline.ingest(run)
 
     assert (first.changed, first.measured, first.quarantined, first.failed) == (True, 2, 0, 0)
     assert not again.changed
-    assert waiting_runs(site.spool) == []
+    assert waiting_runs(spool) == []
     medians = {r["case_id"]: r for r in rows("select * from marts.fct_measurement")}
     assert set(medians) == {STEADY.case_id, NEW.case_id}
     # By hand, from the raw step times: samples of a repeat over the seconds of its steps.
@@ -49,11 +45,13 @@ def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(site: Site, r
     assert medians[STEADY.case_id]["n"] == 3
 
 
-def test_windows_that_contradict_their_steps_never_become_a_median(site: Site, rows: Rows) -> None:
-    run = site.run(0)
-    site.spooled(run, {STEADY: 100.0}, wall_factor=1.05)
+def test_windows_that_contradict_their_steps_never_become_a_median(
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0}, wall_factor=1.05)
 
-    result = site.ingest(run)
+    result = pipeline.ingest(run)
 
     assert result.measured == 0
     assert rows("select * from marts.fct_measurement") == []
@@ -64,10 +62,10 @@ def test_windows_that_contradict_their_steps_never_become_a_median(site: Site, r
 
 
 def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
-    site: Site, rows: Rows
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
 ) -> None:
-    run = site.run(0)
-    store = site.spooled(run, {STEADY: 100.0}).case(STEADY.case_id)
+    run = given.run(0, suite="seeded")
+    store = spooled(spool, run, {STEADY: 100.0}).case(STEADY.case_id)
     # A fourth launch, of which somebody else's work took half.
     slow = json.loads(json.dumps(store.result(2, "n1")))
     summary = slow["processes"][0]["summary"]
@@ -78,7 +76,7 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     record = store.repeat(1) or {}
     store.save_repeat(4, {**record, "status": "disturbed", "reasons": [why.to_json()]})
 
-    result = site.ingest(run)
+    result = pipeline.ingest(run)
 
     assert (result.measured, result.quarantined) == (1, 0)
     median = rows("select * from marts.fct_measurement")[0]
@@ -100,24 +98,24 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     assert seen["is_quarantined"]
 
 
-def test_a_run_waits_while_the_warehouse_is_away(site: Site, rows: Rows) -> None:
-    run = site.run(0)
-    site.spooled(run, {STEADY: 100.0})
+def test_a_run_waits_while_the_warehouse_is_away(
+    pipeline: Pipeline, spool: Spool, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0})
     with pytest.raises(WarehouseUnavailable):
-        ingest_run(
-            site.spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse")
-        )
-    assert [waiting.run_id for waiting in waiting_runs(site.spool)] == [run.run_id]
+        ingest_run(spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse"))
+    assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
 
-    assert ingest_ended(site.spool, site.connect) == [run.run_id]
+    assert ingest_ended(spool, pipeline.connect) == [run.run_id]
 
     assert len(rows("select * from marts.fct_measurement")) == 1
 
 
 def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
-    site: Site, reader: Warehouse
+    pipeline: Pipeline, given: Given, reader: Warehouse, inbox: Inbox
 ) -> None:
-    site.past(STEADY, FALLS, RISES, BREAKS, VANISHES)
+    history(pipeline.loader, given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
     expected = {
         STEADY: (100.0, VerdictKind.OK),
         FALLS: (90.0, VerdictKind.REGRESSED),
@@ -127,44 +125,48 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
         VANISHES: (None, VerdictKind.MISSING),
     }
     for night in (NIGHTS, NIGHTS + 1, NIGHTS + 2):
-        run = site.run(night)
+        run = given.run(night, suite="seeded")
         came = {each: throughput for each, (throughput, _) in expected.items()}
-        site.measure(run, came)
-        result = site.judge(run)
-        site.judge(run)
+        pipeline.measure(run, came)
+        result = pipeline.judge(run)
+        pipeline.judge(run)
         if night == NIGHTS:
             found = {v.case_id: v.kind for v in result.verdicts}
             assert found == {each.case_id: kind for each, (_, kind) in expected.items()}
             assert all(verdict.sentence for verdict in reader.series.verdicts(run.run_id))
 
-    assert len(site.inbox.messages) == 1
-    assert FALLS.case_id in site.inbox.messages[0]["message"]
-    assert "10" in site.inbox.messages[0]["message"]
+    assert len(inbox.messages) == 1
+    assert FALLS.case_id in inbox.messages[0]["message"]
+    assert "10" in inbox.messages[0]["message"]
     assert {alert["case_id"] for alert in reader.alerts.find()} == {
         each.case_id for each in (FALLS, BREAKS, VANISHES)
     }
 
 
-def test_a_message_that_no_channel_took_is_sent_by_the_next_try(site: Site) -> None:
-    site.past(FALLS)
-    run = site.run(NIGHTS)
-    site.measure(run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
+def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
+    pipeline: Pipeline, spool: Spool, given: Given, inbox: Inbox
+) -> None:
+    history(pipeline.loader, given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded")
+    pipeline.measure(run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
     with pytest.raises(UserError, match=r"no channel of suite seeded accepted the message"):
-        site.judge(run)
+        pipeline.judge(run)
 
-    site.spooled(run, {FALLS: 90.0})
+    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
     for _ in range(2):
-        site.judge(run)
+        pipeline.judge(run)
 
-    assert len(site.inbox.messages) == 1
+    assert len(inbox.messages) == 1
 
 
-def test_a_run_on_demand_opens_no_alert(site: Site, reader: Warehouse) -> None:
-    site.past(FALLS)
-    run = site.run(NIGHTS, run_kind=RunKind.ON_DEMAND)
-    site.measure(run, {FALLS: 90.0})
+def test_a_run_on_demand_opens_no_alert(
+    pipeline: Pipeline, given: Given, reader: Warehouse
+) -> None:
+    history(pipeline.loader, given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
+    pipeline.measure(run, {FALLS: 90.0})
 
-    result = site.judge(run)
+    result = pipeline.judge(run)
 
     assert [verdict.kind for verdict in result.verdicts] == [VerdictKind.REGRESSED]
     assert reader.alerts.find() == []

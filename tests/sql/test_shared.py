@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from tests.sql.conftest import Rows
-from tests.sql.nights import Inbox, Site
+from tests.sql.nights import Inbox
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import case as sleeping
 from tests.sql.spooled import near
 
@@ -24,16 +25,14 @@ FELL = 40
 """The first slow night, from 0."""
 
 
-class Lab:
+@dataclass
+class Lab(Pipeline):
     """Nights of twelve cases; those of n1 become slower."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self.judge = site.judge
-        self._rng = random.Random(7)
-        self.wanderers: tuple[Case, ...] = ()
-        """So many nights on their node, as many on n1, which is slower by 6 %."""
-        self.stay = 6
+    rng: random.Random = field(default_factory=lambda: random.Random(7))
+    wanderers: tuple[Case, ...] = ()
+    """So many nights on their node, as many on n1, which is slower by 6 %."""
+    stay: int = 6
 
     def load(
         self,
@@ -45,22 +44,22 @@ class Lab:
     ) -> Run:
         """Load nights; return the last one. The first fell so many nights `early`."""
         for night in range(since, until):
-            run = self._site.run(night)
+            run = self.given.run(night, suite="seeded")
             ahead = dict(zip(ON_N1, early, strict=False))
             came = [
                 self._came(run, case, night + ahead.get(case, 0), fall, noise)
                 for case in (*ON_N1, *ON_N2)
             ]
-            self._site.load(run, *came)
-        return run
+            self.loader.runs.load(self.given.batch(run, *came))
+        return self.planned(run, [*ON_N1, *ON_N2])
 
     def _came(self, run, case: Case, night: int, fall: float, noise: float):
         is_slow = case in ON_N1 and night >= FELL
         place = "n1" if case in ON_N1 else "n2"
         if case in self.wanderers and night // self.stay % 2:
             place, fall, is_slow = "n1", 0.06, True
-        level = 100 * (1 - fall if is_slow else 1) * math.exp(self._rng.gauss(0, noise))
-        return near(self._site.given, run, case, level, nodes=(place,))
+        level = 100 * (1 - fall if is_slow else 1) * math.exp(self.rng.gauss(0, noise))
+        return near(self.given, run, case, level, nodes=(place,))
 
     def load_disturbed(
         self, until: int = 25, first: int = 0, since: int = 22, noise: float = 0.004
@@ -79,23 +78,23 @@ class Lab:
             for k in range(count)
         ]
         for night in range(first, until):
-            run = self._site.run(night)
+            run = self.given.run(night, suite="seeded")
             is_slow = night >= since
             came = []
             for case, nodes, fall in cases:
-                level = 100 * (1 - fall * is_slow) * math.exp(self._rng.gauss(0, noise))
+                level = 100 * (1 - fall * is_slow) * math.exp(self.rng.gauss(0, noise))
                 changed: dict[str, Any] = {}
                 if case.framework == "toy":
                     changed["framework_version"] = "2.1" if is_slow else "2.0"
-                came.append(near(self._site.given, run, case, level, nodes=nodes, **changed))
+                came.append(near(self.given, run, case, level, nodes=nodes, **changed))
             known = {f"fp-n{n}": {"schema": FINGERPRINT, "node": f"n{n}"} for n in range(1, 5)}
-            self._site.load(run, *came, channels=[], fingerprints=known)
-        return run
+            self.loader.runs.load(replace(self.given.batch(run, *came), fingerprints=known))
+        return self.planned(run, [case for case, _, _ in cases])
 
 
 @pytest.fixture
-def lab(site: Site) -> Lab:
-    return Lab(site)
+def lab(pipeline: Pipeline) -> Lab:
+    return Lab(**vars(pipeline))
 
 
 def test_six_series_of_a_slow_node_are_one_alert_that_names_them(

@@ -66,10 +66,9 @@ def test_the_bytes_sent_and_the_wait_for_data_are_stored(loader, reader, given, 
     assert found.sent_bytes_per_step == 204_720
     (row,) = reader.runs.results(run.run_id)
     assert figures.items() <= row.items()
-    views = ("staging.repeat", "staging.repeat_rank", "staging.result")
+    views = ("staging.repeat_rank", "staging.result")
     views += ("marts.fct_measurement", "marts.fct_repeat", "marts.latest_median")
-    for view in ("staging.repeat", "marts.fct_repeat"):
-        assert rows(f"select distinct power_w from {view}") == [power]
+    assert rows("select distinct power_w from marts.fct_repeat") == [power]
     for view in views:
         assert rows(f"select distinct sent_bytes_per_step, data_wait_s from {view}") == [figures]
 

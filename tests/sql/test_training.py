@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from tests.sql.conftest import Rows
-from tests.sql.nights import STEADY, Inbox, Site
+from tests.sql.given import Given
+from tests.sql.nights import STEADY, Inbox
+from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import STEPS
 
 from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
@@ -18,7 +20,7 @@ HALF_A_BATCH = [2.1, *AS_EVER[1:]]
 
 
 @pytest.fixture
-def judge(site: Site):
+def judge(pipeline: Pipeline, given: Given):
     def judge(
         night: int,
         losses: Sequence[float],
@@ -28,10 +30,16 @@ def judge(site: Site):
         policy: RegressionPolicy | None = None,
         confirms: bool = False,
     ) -> Verdict:
-        run = site.run(night)
-        more = {"policy": policy or RegressionPolicy(), "losses": {STEADY: losses}}
-        site.measure(run, {STEADY: throughput}, version=version, **more)
-        return site.verdict(run, confirms=confirms)
+        run = given.run(night, suite="seeded")
+        pipeline.measure(
+            run,
+            {STEADY: throughput},
+            version=version,
+            policy=policy or RegressionPolicy(),
+            losses={STEADY: losses},
+        )
+        (verdict,) = pipeline.judge(run, confirms=confirms).verdicts
+        return verdict
 
     return judge
 

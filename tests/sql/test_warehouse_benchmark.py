@@ -39,11 +39,11 @@ def test_every_query_and_a_night_have_their_line(capsys: pytest.CaptureFixture[s
 def test_a_statement_without_parameters_here_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads, "WRITES", reads.WRITES - {"touch_alert"})
+    monkeypatch.setattr(reads, "WRITES", reads.WRITES - {"spend_experiment"})
 
-    assert benchmark.main(["--series", "3", "--nights", "12", "--only", "touch_alert"]) == 1
+    assert benchmark.main(["--series", "3", "--nights", "12", "--only", "spend_experiment"]) == 1
 
-    assert "statement touch_alert: no value for baseline" in capsys.readouterr().err
+    assert "statement spend_experiment: no value for name" in capsys.readouterr().err
 
 
 def test_a_disk_that_is_too_small_is_told_before_anything_starts(

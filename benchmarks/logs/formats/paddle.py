@@ -7,6 +7,7 @@ PaddleOCR and older PaddleDetection count `iter:` over all epochs.
 """
 
 import re
+import statistics
 
 from logs.lines import NUMBER, match
 
@@ -44,13 +45,21 @@ _SAMPLES = [re.compile(r"\bavg_samples: (?P<samples>{})".format(NUMBER))]
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    for number, line in enumerate(lines, start=1):
+    found = [(number, line) for number, line in enumerate(lines, start=1) if MARKER.search(line)]
+    training = [line for _, line in found if "loss" in line]
+    # PaddleRec divides its first step by the steps between two lines.
+    samples = [float((match(_SAMPLES, line) or {}).get("samples", 0)) for line in training]
+    usual = statistics.median(samples or [0])
+    for number, line in found:
         claims = len(MARKER.findall(line))
-        if not claims or _NOT_A_STEP.search(line):
+        if _NOT_A_STEP.search(line) or (training and "loss" not in line):
             continue
         step, speed = match(_STEPS, line), match(_SPEEDS, line)
         if claims > 1 or step is None or speed is None:
             yield number, None
         else:
             others = dict(match(_TIMES, line) or {}, **(match(_SAMPLES, line) or {}))
+            if float(others.get("samples", usual)) < usual / 2:
+                yield number, {"skipped": "of one step, divided by the steps between two lines"}
+                continue
             yield number, dict(others, **dict(step, **speed))

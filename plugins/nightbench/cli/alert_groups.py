@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from nightbench.core.documents import from_document
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence
 
@@ -55,7 +54,7 @@ def cause_of(row: Row) -> list[str]:
     if row["cause"] is None:
         return []
     lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]
-    evidence = [from_document(CauseEvidence, each) for each in row["evidence"]]
+    evidence = map(CauseEvidence.from_json, row["evidence"])
     return lines + [f"  - {evidence_sentence(each)}" for each in evidence]
 
 

@@ -131,7 +131,7 @@ def read_text(path: Path) -> str:
         # Its text would say the path a second time.
         raise UserError(f"{display(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{display(path)}: cannot be read: {error}") from error
+        raise UserError(f"{display(path)}: cannot be read: {error}; save it as UTF-8") from error
 
 
 def read_document(path: Path) -> Document:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from nightbench.core.printable import without_controls
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -33,6 +37,15 @@ def from_document(
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     return found
+
+
+def stored_document(kind: type[T], document: Any, of: str) -> T | None:
+    """Return what a row has of one of many items; None if it cannot be read, which is logged."""
+    try:
+        return from_document(kind, document)
+    except ValueError as error:
+        log.warning("%s cannot be read: %s", of, without_controls(str(error)))
+        return None
 
 
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}

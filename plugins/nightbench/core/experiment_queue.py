@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from nightbench.core.budget import duration
@@ -18,29 +17,6 @@ GUESS_S = 1800.0
 def left_s(row: Mapping[str, Any]) -> float:
     """Return the seconds that an experiment is still expected to take."""
     return max(0.0, float((row["estimate_s"] or 0.0) - row["spent_s"]))
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """An experiment that waits."""
-
-    experiment_id: int
-    person: str
-    priority: int
-    queued_at: datetime
-    estimate_s: float | None = None
-    """Seconds that it still needs."""
-    follows: bool = False
-    """It is the profile of a comparison that has ended."""
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Waiting:
-        """From a row of `marts.fct_experiment`."""
-        takes_s = None if row["estimate_s"] is None else left_s(row)
-        person = row["requested_by"]
-        follows = row["kind"] == ExperimentKind.PROFILE
-        number, queued_at = row["experiment_id"], row["queued_at"]
-        return cls(number, person, row["priority"], queued_at, takes_s, follows)
 
 
 @dataclass(frozen=True)
@@ -84,8 +60,12 @@ class Shares:
         return replace(self, spent={**self.spent, person: self.spent.get(person, 0.0) + seconds})
 
 
-def ordered(waiting: Sequence[Waiting], shares: Shares, busy_s: float = 0.0) -> list[Planned]:
+def ordered(
+    waiting: Iterable[Mapping[str, Any]], shares: Shares, busy_s: float = 0.0
+) -> list[Planned]:
     """Return all that wait on one cluster in the order in which they are measured.
+
+    They are rows of `marts.fct_experiment`.
 
     The higher priority goes first; of one priority the person who has measured least in the last 24
     hours, with what stands before in the queue; of one person the oldest. A profile follows its
@@ -94,25 +74,26 @@ def ordered(waiting: Sequence[Waiting], shares: Shares, busy_s: float = 0.0) -> 
     """
     left, planned, at_s = list(waiting), list[Planned](), busy_s
     while able := [
-        each for each in left if each.priority == NIGHT or not shares.refusal(each.person)
+        row for row in left if row["priority"] == NIGHT or not shares.refusal(row["requested_by"])
     ]:
         first = min(
             able,
-            key=lambda each: (
-                -each.priority,
-                not each.follows,
-                shares.spent.get(each.person, 0.0),
-                each.queued_at,
-                each.experiment_id,
+            key=lambda row: (
+                -row["priority"],
+                row["kind"] != ExperimentKind.PROFILE,
+                shares.spent.get(row["requested_by"], 0.0),
+                row["queued_at"],
+                row["experiment_id"],
             ),
         )
-        planned.append(Planned(first.experiment_id, len(planned) + 1, at_s))
-        takes_s = GUESS_S if first.estimate_s is None else first.estimate_s
+        planned.append(Planned(first["experiment_id"], len(planned) + 1, at_s))
+        takes_s = GUESS_S if first["estimate_s"] is None else left_s(first)
         at_s += takes_s
-        if first.priority < NIGHT:
-            shares = shares.after(first.person, takes_s)
+        if first["priority"] < NIGHT:
+            shares = shares.after(first["requested_by"], takes_s)
         left.remove(first)
-    rest = sorted(left, key=lambda each: (-each.priority, each.queued_at, each.experiment_id))
+    left.sort(key=lambda row: (-row["priority"], row["queued_at"], row["experiment_id"]))
     return planned + [
-        Planned(each.experiment_id, None, None, shares.refusal(each.person)) for each in rest
+        Planned(row["experiment_id"], None, None, shares.refusal(row["requested_by"]))
+        for row in left
     ]

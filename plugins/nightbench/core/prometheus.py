@@ -78,7 +78,11 @@ def prometheus_text(rows: Iterable[Row]) -> Iterator[str]:
             if isinstance(found, str):
                 gauges = [({metric.column: found}, 1)]
             elif isinstance(found, Mapping):
-                gauges = [({"figure": name}, value) for name, value in found.items()]
+                gauges = [
+                    ({"figure": name}, value)
+                    for name, value in found.items()
+                    if isinstance(value, (int, float))  # else a table was edited by hand
+                ]
             elif isinstance(found, datetime):
                 gauges = [({}, found.timestamp())]
             for more, value in gauges:

@@ -1,7 +1,7 @@
 """Makes a verdict for every planned case of a run, measured or not."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from nightbench.core.model import (
     CaseStatus,
@@ -138,25 +138,19 @@ def point_of(run: Run, measurement: Measurement) -> HistoryPoint:
     )
 
 
+_COMMON = {each.name for each in fields(Judgement)} & {each.name for each in fields(Verdict)}
+
+
 def verdict_of(case_id: str, cluster: str, tonight: HistoryPoint, judgement: Judgement) -> Verdict:
     """Return a judgement of tonight's point of a series as its verdict."""
     return Verdict(
         case_id=case_id,
         cluster=cluster,
         run_id=tonight.run_id,
-        kind=judgement.kind,
-        sentence=judgement.sentence,
         value=tonight.value,
-        baseline=judgement.baseline,
-        change=judgement.change,
-        history=judgement.history,
-        smallest_slowdown=judgement.smallest_slowdown,
-        level_change=judgement.level_change,
-        low=judgement.low,
-        high=judgement.high,
-        since=judgement.since,
         first_bad_run_id=_run_id(judgement.first_bad),
         last_good_run_id=_run_id(judgement.last_good),
+        **{name: getattr(judgement, name) for name in _COMMON},
     )
 
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from statistics import median
 
 from nightbench.core.losses import LONG_STEPS
@@ -219,7 +220,7 @@ class _Comparison:
             figure
             for figure in FIGURES
             if figure in (self.tonight.losses or {})
-            and _comparable(figure, self.tonight, self.reference)
+            and self._earlier[figure]
             and self._tolerance(figure) is not None
         ]
         if not known:
@@ -235,16 +236,20 @@ class _Comparison:
     def _is_proved(self) -> bool:
         return len(self.reference) + self.changed_nights >= PROVED_NIGHTS
 
+    @cached_property
+    def _earlier(self) -> Mapping[str, Sequence[Range]]:
+        """Ranges of the reference nights by figure."""
+        return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
+
     def _ends(self, figure: str) -> tuple[Range, Range]:
         """Return the range of tonight, and that of the reference nights."""
-        values = _comparable(figure, self.tonight, self.reference)
+        values = self._earlier[figure]
         seen = min(low for low, _ in values), max(high for _, high in values)
         return (self.tonight.losses or {})[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
         """Return how far a figure may lie outside of what was seen, absolute."""
-        nights = _comparable(figure, self.tonight, self.reference)
-        if self.is_exact and len(nights) >= PROVED_NIGHTS:
+        if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
         # Rounding grows from step to step; which updates have come by the third one is chance.
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
@@ -260,9 +265,7 @@ class _Comparison:
         middle = (low + high) / 2
         # Of several repeats the one that is furthest away.
         value = max(found, key=lambda each: abs(each - middle))
-        baseline = median(
-            end for each in _comparable(figure, self.tonight, self.reference) for end in each
-        )
+        baseline = median(end for each in self._earlier[figure] for end in each)
         allowed = self._tolerance(figure) or 0.0
         evidence = f"{self._nights(since=True)} " + (
             f"allow {low - allowed:.6g} to {high + allowed:.6g}"

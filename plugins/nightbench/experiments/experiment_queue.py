@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ from nightbench.config.clusters import cluster_of
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import LONGEST_RUN, expected_nights
-from nightbench.core.experiment_queue import Shares, Waiting, left_s, ordered
+from nightbench.core.experiment_queue import Shares, left_s, ordered
 from nightbench.core.model import RunKind
 from nightbench.core.model.experiments import NIGHT, Experiment, ExperimentKind
 from nightbench.night.planning import open_now
@@ -72,15 +72,6 @@ def least_s(row: Row) -> float:
         whole_s: float = row["estimate_s"] or 0.0
         return float(whole_s / (row["rounds"] * max(1, len(row["cases"]))))
     return left_s(row) if row["kind"] == ExperimentKind.PROFILE else 0.0
-
-
-def queue_of(rows: Sequence[Row], shares: Shares) -> list[int]:
-    """Return the numbers of what may be measured next on a cluster, first to last."""
-    return [
-        each.experiment_id
-        for each in ordered(list(map(Waiting.of, rows)), shares)
-        if each.place is not None
-    ]
 
 
 def _is_of(row: Row, run_id: str) -> bool:
@@ -162,7 +153,10 @@ def take(
                 continue
             policy = cluster_of(cluster).compare
             mine_of = {person: s for (where, person), s in spent.items() if where == cluster}
-            for number in queue_of(list(here.values()), Shares(policy, mine_of)):
+            for next_one in ordered(here.values(), Shares(policy, mine_of)):
+                if next_one.place is None:
+                    continue
+                number = next_one.experiment_id
                 row = here[number]
                 until = row["until"] if row["priority"] == NIGHT else found.until
                 if until and now + timedelta(seconds=least_s(row)) > until:

@@ -34,7 +34,7 @@ from nightbench.core.sentences import sentence
 from nightbench.night.reference_plan import pair_text, plan_pairs
 from nightbench.spool import CaseStore, RunSpool, Spool
 from nightbench.spool.documents import of_this_version
-from nightbench.spool.plans import PlannedJob, save_cluster, save_job, store_plan
+from nightbench.spool.plans import PlannedJob, save_job, store_plan
 
 if TYPE_CHECKING:
     from nightbench.warehouse.connection import Connect
@@ -277,7 +277,6 @@ def plan_run(
         )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)
-    save_cluster(folder, cluster)
     for job in plan.jobs:
         save_job(folder, PlannedJob.of(job, cluster, outside_hours=request.outside_hours))
     try:

@@ -204,8 +204,7 @@ def suspected_regression(
         if not same:
             return None
         good_run_id = same[0]["run_id"]
-        losses = [{name: tuple(ends) for name, ends in row["losses"].items()} for row in same]
-        trained = TrainedBefore(tuple(losses), traits_of(case))
+        trained = TrainedBefore(tuple(row["losses"] for row in same), traits_of(case))
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
     return SuspectedRegression(

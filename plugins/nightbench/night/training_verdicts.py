@@ -31,19 +31,14 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     """
     if plan.policy.training == "off":
         return {}
-    run = plan.run
     cases = {case.planned.case_id: case for case in plan.cases}
     tonight: dict[str, TrainingNight] = {}
     past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
     speeds: dict[str, float] = {}
     speeds_before: dict[str, list[float]] = {case_id: [] for case_id in cases}
-    for row in warehouse.series.training_nights(
-        list(cases), run.cluster, run.run_id, run.started_at, NIGHTS_COMPARED, PROVED_NIGHTS
+    for case_id, is_tonight, speed, night in warehouse.series.training_nights(
+        list(cases), plan.run, NIGHTS_COMPARED, PROVED_NIGHTS
     ):
-        case_id, is_tonight = row.pop("case_id"), row.pop("is_tonight")
-        speed = row.pop("throughput")
-        losses = row["losses"] and {name: tuple(ends) for name, ends in row["losses"].items()}
-        night = TrainingNight(**row | {"losses": losses})
         if is_tonight:
             tonight[case_id], speeds[case_id] = night, speed
         else:

@@ -247,7 +247,7 @@ class GangTrigger(BaseTrigger):
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.spool import open_spool
 
-        if planned.kubernetes is None:
+        if planned.cluster.kubernetes is None:
             return None
         cluster = await asyncio.to_thread(on_this_machine, planned.cluster, self.project)
         run, digest = open_spool().run(self.nightbench_run), planned.job.code_digest

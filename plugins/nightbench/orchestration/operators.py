@@ -327,7 +327,7 @@ class GangOperator(BaseOperator):
         from nightbench.gang.pods import delete_pods_of
         from nightbench.orchestration.ssh_targets import ssh_targets
 
-        if planned is None or planned.kubernetes is None:
+        if planned is None or planned.cluster.kubernetes is None:
             return
 
         def log_event(event: GangEvent) -> None:

@@ -1,7 +1,6 @@
 """The plan of a run in the spool: the run, its cases, its jobs and its cluster.
 
-    <spool>/runs/<run_id>/run.json, planned.json   what the ingest needs to judge results
-    <spool>/runs/<run_id>/cluster.json
+    <spool>/runs/<run_id>/run.json, planned.json, cluster.json   what the ingest judges results by
     <spool>/runs/<run_id>/jobs/<case_id>.json      read by workers and triggers
     <spool>/runs/<run_id>/jobs/<case_id>.g1.json   of a generation that is measured otherwise
 
@@ -25,10 +24,7 @@ from nightbench.core.model import (
     CaseStatus,
     Cluster,
     JobSpec,
-    JumpHost,
-    KubernetesPolicy,
     Run,
-    SlurmPolicy,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.spool.documents import Document, of_this_version, read_json, utc_now, write_json
@@ -43,23 +39,17 @@ EXPORTED = "exported"
 T = TypeVar("T")
 
 _OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone", "pairs")
-_OF_CASE = (
-    *("processes", "parameters", "converges", "units_per_trainer_step", "from_log"),
-    *("losses", "has_dropout", "has_experts", "step_flops_per_unit"),
-)
-_OF_CLUSTER = (
-    *("description", "device_kind", "devices_per_node", "shared", "transport", "peak_flops"),
-)
 
 
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
-    """Write run.json and planned.json; the same plan may be stored again.
+    """Write run.json, planned.json and cluster.json; the same plan may be stored again.
 
     What the night has no room for, and what cannot be run from broken folders, gets its outcome
     here: whoever looks at the run finds it ended.
     """
     folder = spool.run(plan.run.run_id)
     folder.save_planned([_case_document(case) for case in plan.cases])
+    save_cluster(folder, plan.cluster)
     for case in plan.cases:
         if case.left_out is not None:
             folder.case(case.planned.case_id).end(CaseStatus.LEFT_OUT, [case.left_out])
@@ -73,8 +63,6 @@ def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
             **document["run"],
             "started_at": plan.run.started_at.isoformat(),
             **{name: document[name] for name in _OF_PLAN},
-            "nodes": [node.name for node in plan.cluster.nodes],
-            "cluster_info": {name: document["cluster"][name] for name in _OF_CLUSTER},
         }
     )
     return folder
@@ -107,11 +95,7 @@ def read_plan(folder: RunSpool) -> RunPlan:
         plan = {
             "run": {field.name: document[field.name] for field in dataclasses.fields(Run)},
             **{name: document[name] for name in _OF_PLAN},
-            "cluster": {
-                "name": document["cluster"],
-                "nodes": [{"name": n, "host": n, "ssh_conn_id": ""} for n in document["nodes"]],
-                **document["cluster_info"],
-            },
+            "cluster": load_cluster(folder),
             "cases": [_case(entry) for entry in folder.planned()],
         }
         return from_document(RunPlan, plan, extra="forbid")
@@ -119,7 +103,11 @@ def read_plan(folder: RunSpool) -> RunPlan:
 
 def _case(entry: Document) -> Document:
     planned = {key: value for key, value in entry.items() if key not in ("case_id", "axes")}
-    own = {name: planned.pop(name) for name in _OF_CASE}
+    own = {
+        field.name: planned.pop(field.name)
+        for field in dataclasses.fields(CasePlan)
+        if field.name != "planned"
+    }
     return {**own, "planned": {"case": entry["axes"], **planned}}
 
 
@@ -137,49 +125,23 @@ def mark_ended(folder: RunSpool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedJob:
-    """A job with its controller's data about the cluster."""
+    """A job with the cluster that it runs on."""
 
     job: JobSpec
-    known_hosts: str | None
-    jump: tuple[JumpHost, ...] = ()
-    """Hops on the way to the cluster's nodes."""
-    hours: str | None = None
-    """When the cluster may be measured on; None: at any time, or the request overrides it."""
-    slurm: SlurmPolicy | None = None
-    """How the gang becomes a job of Slurm; None: its nodes are reached over SSH."""
-    kubernetes: KubernetesPolicy | None = None
-    """How the gang's nodes become pods; None: they are machines."""
-    shared: bool = False
-    """Nodes share hardware."""
+    on: Cluster
+    """The cluster without nodes; without hours where the request overrides them."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
         """A job of a cluster."""
         hours = None if outside_hours else cluster.window
-        return cls(
-            job,
-            cluster.known_hosts,
-            cluster.jump,
-            hours,
-            cluster.slurm,
-            cluster.kubernetes,
-            cluster.shared,
-        )
+        return cls(job, dataclasses.replace(cluster, nodes=(), window=hours))
 
     @property
     def cluster(self) -> Cluster:
-        """The gang's part of the cluster: enough to log in to its nodes."""
-        return Cluster(
-            name=self.job.cluster,
-            nodes=self.job.nodes,
-            environments=self.job.environments,
-            known_hosts=self.known_hosts,
-            jump=self.jump,
-            window=self.hours,
-            slurm=self.slurm,
-            kubernetes=self.kubernetes,
-            shared=self.shared,
-        )
+        """The gang's part of the cluster: its nodes, and how to log in to them."""
+        nodes, environments = self.job.nodes, self.job.environments
+        return dataclasses.replace(self.on, nodes=nodes, environments=environments)
 
     def generation(self, number: int) -> PlannedJob:
         """The same job as its n-th generation."""
@@ -192,9 +154,9 @@ def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = Non
     Kept for one generation, or for all that have none of their own.
     """
     path = _path(run, planned.job.case.case_id, generation)
-    stored = without_paths(planned.cluster)
-    job = dataclasses.replace(planned.job, environments=stored.environments)
-    planned = dataclasses.replace(planned, known_hosts=stored.known_hosts, job=job)
+    environments = without_paths(planned.cluster).environments
+    job = dataclasses.replace(planned.job, environments=environments)
+    planned = PlannedJob(job, without_paths(planned.on))
     write_json(path, {"schema": JOB_SCHEMA, **to_document(planned)})
 
 

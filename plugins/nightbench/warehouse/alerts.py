@@ -55,12 +55,9 @@ class AlertRepository(Repository):
         """
         series = (verdict.case_id, verdict.cluster)
         with self._transaction(f"open an alert for {verdict.case_id}"):
-            opened = self._function(
-                "triage.open_alert", *series, *_night_of(verdict), verdict.metric
+            return bool(
+                self._function("triage.open_alert", *series, *_night_of(verdict), verdict.metric)
             )
-            if opened is None:
-                self._rows("touch_alert", **vars(verdict))
-        return opened is not None
 
     def end(self, alert_id: int, run_id: str, why: str) -> bool:
         """Resolve a live alert, or end the event of a dismissed one; return whether it did."""

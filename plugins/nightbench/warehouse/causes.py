@@ -7,7 +7,7 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.causes import Member
-from nightbench.core.documents import from_document, to_document
+from nightbench.core.documents import to_document
 from nightbench.core.model.alerts import Cause, CauseEvidence, CauseKind
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
@@ -22,7 +22,7 @@ class CauseRepository(Repository):
             row["alert_id"]: Cause(
                 CauseKind(row["kind"]),
                 row["sentence"],
-                tuple(from_document(CauseEvidence, each) for each in row["evidence"]),
+                tuple(map(CauseEvidence.from_json, row["evidence"])),
                 row["group_key"],
             )
             for row in self.read("alert_causes", alert_ids=alert_ids)

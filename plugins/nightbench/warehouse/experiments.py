@@ -6,8 +6,9 @@ from typing import Any
 
 import psycopg2.errors
 
-from nightbench.core.model.alerts import Confirmation, ConfirmationResult
-from nightbench.core.model.experiments import NIGHTBENCH, Experiment, ExperimentKind
+from nightbench.core.documents import stored_document
+from nightbench.core.model.alerts import Confirmation
+from nightbench.core.model.experiments import LIVE, NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.warehouse.alerts import LARGEST, MoveRefused
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.repository import Repository, Row, document
@@ -59,25 +60,26 @@ class ExperimentRepository(Repository):
 
     def latest_confirmations(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
-        found = {}
-        for row in self.read("alert_confirmations", alert_ids=alert_ids):
-            alert_id, outcome = row.pop("alert_id"), ConfirmationResult(row.pop("outcome"))
-            found[alert_id] = Confirmation(outcome=outcome, **row)
-        return found
+        rows = self.read("alert_confirmations", alert_ids=alert_ids)
+        read = {
+            row["alert_id"]: stored_document(Confirmation, row["result"], row["name"])
+            for row in rows
+        }
+        return {alert_id: found for alert_id, found in read.items() if found}
 
     def spent(self) -> dict[tuple[str, str], float]:
         """(cluster, person) -> seconds that experiments of the last 24 hours have measured."""
         rows = self.read("experiments_spent")
         return {(row["cluster"], row["requested_by"]): row["spent_s"] for row in rows}
 
-    def add(self, experiment: Experiment) -> int | None:
-        """Add an experiment and return its number; None if a night has requested it before."""
+    def add(self, experiment: Experiment) -> bool:
+        """Add an experiment; False if a night has requested it before."""
+        names = "name kind state suite cluster alert_id run_id requested_by priority until"
+        row = {name: getattr(experiment, name) for name in f"{names} estimate_s why".split()}
+        ended_at = None if experiment.state in LIVE else datetime.now(UTC)
+        row |= {"request": document(experiment.request), "ended_at": ended_at}
         with self._transaction(f"request {experiment.name}"):
-            row = {**vars(experiment), "request": document(experiment.request)}
-            names = "name kind state request suite cluster alert_id run_id requested_by priority"
-            names += " until estimate_s why"
-            found = self._rows("add_experiment", **{name: row[name] for name in names.split()})
-        return int(found[0]["experiment_id"]) if found else None
+            return self._store("experiment", [row]) > 0
 
     def store(self, row: Mapping[str, Any]) -> None:
         """Store an experiment of a terminal as it is: new, or changed."""

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import fields
 from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -22,8 +21,7 @@ import psycopg2.extensions
 from psycopg2 import sql
 
 from nightbench.core.errors import UserError, WarehouseRefused
-from nightbench.core.model import Case
-from nightbench.warehouse import statements
+from nightbench.warehouse import columns, statements
 from nightbench.warehouse.connection import Connection, connect, reported
 from nightbench.warehouse.dictionary import forget_comments, inherit_comments
 from nightbench.warehouse.references import FILES, load_references
@@ -36,7 +34,6 @@ SCHEMAS = ("staging", "marts")
 _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 """Comments and texts, in which a view may be spoken of that is not needed."""
 _NAME = re.compile(r"\b\w+\.\w+")
-_AXES = re.compile(r"/\* axes of (\w+) \*/")
 
 _BOOK = "migrations"
 _PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
@@ -163,6 +160,9 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
                 doing = f"migration {Path(migration.path).name}"
                 migration.process_steps(backend, "apply")
                 backend.mark_one(migration, log=False)
+            doing = "adding axes"
+            with connection.cursor() as cursor:
+                cursor.execute(columns.axis_columns())
             doing = "making the views"
             _make_views(connection, texts)
             doing = "loading the references"
@@ -190,7 +190,7 @@ def is_current(connection: Connection) -> bool:
 def _views() -> dict[str, str]:
     """Return the text of each view in an order in which they need each other."""
     texts = {
-        f"{schema}/{file.stem}": _with_axes(statements.text(f"{schema}/{file.name}"))
+        f"{schema}/{file.stem}": columns.listed(statements.text(f"{schema}/{file.name}"))
         for schema in SCHEMAS
         for file in sorted((statements.SQL / schema).glob("*.sql"))
     }
@@ -201,18 +201,11 @@ def _views() -> dict[str, str]:
     return {view: texts[view] for view in TopologicalSorter(needs).static_order()}
 
 
-def _with_axes(text: str) -> str:
-    """Return the text of a view with the columns of `/* axes of s */`, for a table s."""
-    axes = [field.name for field in fields(Case)]
-    between = axes[axes.index("shard") : axes.index("memory_mb") + 1]
-    return _AXES.sub(lambda found: "".join(f"{found[1]}.{axis}, " for axis in between), text)
-
-
 def _digest(views: Mapping[str, str]) -> str:
     """What stands at the schema `marts` once everything is applied."""
     names = sorted(file.stem for file in (statements.SQL / "migrations").glob("*.sql"))
     references = (statements.text(f"references/{name}") for name in FILES)
-    content = "".join((*views.values(), *references, *names))
+    content = "".join((columns.axis_columns(), *views.values(), *references, *names))
     return f"sql/ {hashlib.sha256(content.encode()).hexdigest()}"
 
 

@@ -288,10 +288,15 @@ class RunWriter(Repository):
         new = [
             case
             for case_id, case in chosen.items()
-            if case_id not in known or known[case_id]["axes"] != case.axes()
+            if case_id not in known
+            or (known[case_id]["axes"], known[case_id]["mode"]) != (case.axes(), case.mode)
         ]
         if new:
-            self._store("case", [to_row.case_row(case) for case in new], "case_id")
+            rows = [
+                {"case_id": case.case_id, "axes": Json(case.axes()), "mode": case.mode}
+                for case in new
+            ]
+            self._store("case", rows, "case_id")
             case_ids = [case.case_id for case in new]
             self._rows("store_series", case_ids=case_ids, cluster=cluster)
             known = self._known_series(cluster, list(chosen))

@@ -1,10 +1,12 @@
 """Series: their medians and verdicts over the nights, noise and drift."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from nightbench.core.documents import stored_document
 from nightbench.core.model import (
     THROUGHPUT,
     HistoryPoint,
@@ -17,6 +19,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.detection.training import Range, TrainingNight
 from nightbench.warehouse.repository import Repository, Row
 
 _NAMES = ("case_id", "cluster", "run_id")
@@ -83,28 +86,27 @@ class SeriesRepository(Repository):
         return found
 
     def training_nights(
-        self,
-        case_ids: Sequence[str],
-        cluster: str,
-        run_id: str,
-        before: datetime,
-        max_nights: int,
-        max_changed: int,
-    ) -> list[Row]:
-        """Rows of the statement `training_nights`: losses of a run's cases and nights before."""
-        return self.read(
+        self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
+    ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
+        """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
+        # Most nights of a series repeat the losses of another: each text is parsed once.
+        parsed: dict[str | None, Mapping[str, Range] | None] = {None: None}
+        for case_id, is_tonight, throughput, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
-            cluster=cluster,
-            run_id=run_id,
-            before=before,
+            cluster=run.cluster,
+            run_id=run.run_id,
+            before=run.started_at,
             max_nights=max_nights,
             max_changed=max_changed,
-        )
+        ):
+            if text not in parsed:
+                parsed[text] = _losses(json.loads(text), case_id, at)
+            yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
 
     def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
         """The nights before a run in which a case trained as before: rows of `same_training`."""
-        return self.read(
+        rows = self.read(
             "same_training",
             case_id=case.case_id,
             cluster=run.cluster,
@@ -112,6 +114,11 @@ class SeriesRepository(Repository):
             definition_digest=case.definition_digest,
             max_nights=max_nights,
         )
+        return [
+            row | {"losses": found}
+            for row in rows
+            if (found := _losses(row["losses"], case.case_id, row["run_id"]))
+        ]
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -227,3 +234,10 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     if not metric.has_spread:
         named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
+
+
+def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
+    """Return the losses of a night by name; None where it has none that can be read."""
+    if document is None:
+        return None
+    return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")

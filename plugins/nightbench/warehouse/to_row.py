@@ -10,7 +10,6 @@ from psycopg2.extras import Json
 
 from nightbench.core.model import (
     FIGURES,
-    Case,
     CheckResult,
     Cluster,
     MeasuredPair,
@@ -21,7 +20,6 @@ from nightbench.core.model import (
     ReasonCode,
     RepeatSummary,
     RepeatToLoad,
-    Strategy,
 )
 
 Row = dict[str, Any]
@@ -42,20 +40,6 @@ def cluster_row(cluster: Cluster) -> Row:
         "devices_per_node": cluster.devices_per_node,
         "nodes": [node.name for node in cluster.nodes],
         "shared": cluster.shared,
-    }
-
-
-def case_row(case: Case) -> Row:
-    """A case with every axis."""
-    axes = case.axes()
-    batch = axes["batch_size_per_device"]
-    return {
-        "case_id": case.case_id,
-        **axes,
-        "batch_size_per_device": None if batch == "max" else batch,
-        # Without parameter servers the axis says nothing.
-        "sync": axes["sync"] if case.strategy is Strategy.PARAMETER_SERVER else None,
-        "axes": Json(axes),
     }
 
 

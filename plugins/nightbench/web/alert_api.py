@@ -13,7 +13,6 @@ from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
 from nightbench.config.validate import parsed
-from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.sentences import evidence_sentence, unplanned_sentences
@@ -32,6 +31,7 @@ from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups,
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
+from nightbench.web.ui_models import first_readable, readable
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class AlertApi:
         user: PageUser = request.state.nightbench_user
         with _known_alert(self.repository, alert_id) as (repository, row):
             group = _group_of(repository, row)
-            evidence = [from_document(CauseEvidence, each) for each in row["evidence"] or ()]
+            evidence = map(CauseEvidence.from_json, row["evidence"] or ())
             shown = AlertDetail.of(
                 row,
                 unplanned=unplanned_sentences(repository.read("unmeasured_alerts")).get(
@@ -140,7 +140,7 @@ class AlertApi:
                 ),
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
                 events=repository.read("alert_events", alert_id=alert_id),
-                bisects=map(BisectSearch.of_row, repository.bisects(alert_id)),
+                bisects=readable(BisectSearch.of_row, repository.bisects(alert_id)),
                 group=group,
                 actions=[
                     vars(each) | {"field": each.field}
@@ -193,7 +193,7 @@ def _group_row(
         severity=head["severity"],
         severity_because=head["severity_because"],
         medians=medians.get(_series(head), []),
-        bisect=bisect and BisectSearch.of_row(bisect),
+        bisect=bisect and first_readable(BisectSearch.of_row, bisect),
     )
 
 

@@ -7,7 +7,7 @@ from fastapi import Query
 
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.ui_api import csv_response
-from nightbench.web.ui_models import ApiModel
+from nightbench.web.ui_models import ApiModel, Figures
 
 Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
 """The other side compared with the one; unclear if the interval of the ratio contains 1."""
@@ -80,9 +80,9 @@ class ComparedPair(ApiModel):
     other_tflops_per_device: float | None
     one_mfu: float | None
     other_mfu: float | None
-    one_reported: dict[str, float] | None
+    one_reported: Figures
     """With the other: values that an external script printed, by name."""
-    other_reported: dict[str, float] | None
+    other_reported: Figures
     unit: str
     ratio: float | None
     """other / one: above 1 the other is faster."""

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 
 from nightbench.config.compare_builds import committed
 from nightbench.core.errors import UserError
-from nightbench.core.experiment_queue import Planned, Shares, Waiting, left_s, ordered
+from nightbench.core.experiment_queue import Planned, Shares, left_s, ordered
 from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Cluster
 from nightbench.core.model.experiments import LIVE, ExperimentKind, State
@@ -37,6 +37,7 @@ from nightbench.web.experiment_models import (
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
 from nightbench.web.run_api import OpenSpool
+from nightbench.web.ui_models import first_readable
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class ExperimentApi:
         bisect = None
         if row["kind"] == ExperimentKind.BISECT:
             found = files["result"] if files else row["result"]
-            bisect = BisectSearch.of_row({**row, "result": found})
+            bisect = first_readable(BisectSearch.of_row, {**row, "result": found})
         detail = ExperimentDetail.of(
             self._document(request, row, places),
             is_measured=files and files["is_measured"],
@@ -302,12 +303,10 @@ class ExperimentApi:
 _Places = dict[int, tuple[Planned, datetime | None]]
 
 
-def _waiting(rows: Sequence[Row]) -> list[Waiting]:
+def _waiting(rows: Sequence[Row]) -> list[Row]:
     """Return what is queued, without profiles whose comparison has not ended."""
     live = {row["name"] for row in rows}
-    return [
-        Waiting.of(row) for row in rows if row["state"] == "queued" and row.get("of") not in live
-    ]
+    return [row for row in rows if row["state"] == "queued" and row.get("of") not in live]
 
 
 def _may_manage(row: Row, user: PageUser) -> bool:

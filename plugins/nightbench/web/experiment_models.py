@@ -1,10 +1,10 @@
 """Answers of the JSON API about experiments: comparisons of builds, bisects, confirmations."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from nightbench.warehouse.repository import Row
-from nightbench.web.ui_models import ApiModel
+from nightbench.web.ui_models import ApiModel, or_else
 
 
 class ExperimentItem(ApiModel):
@@ -23,7 +23,7 @@ class ExperimentItem(ApiModel):
     """The state in one sentence."""
     suite: str
     cluster: str
-    cases: list[str]
+    cases: Annotated[list[str], or_else([])]
     requested_by: str
     requested_at: datetime
     priority: int

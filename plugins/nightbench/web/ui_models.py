@@ -1,10 +1,41 @@
 """Answers of the JSON API of the pages. TypeScript has the same types: `make ui`."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
+
+from nightbench.core.printable import without_controls
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def readable(read: Callable[[Any], T], rows: Iterable[Any]) -> list[T]:
+    """Return what is read of rows; one whose JSON cannot be read is logged and left out."""
+    found = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except ValidationError as error:
+            log.warning("left out: %s", without_controls(str(error)))
+    return found
+
+
+def first_readable(read: Callable[[Any], T], value: Any, nothing: T | None = None) -> T | None:
+    """Return what is read of a value; `nothing` if its JSON cannot be read."""
+    return next(iter(readable(read, [value])), nothing)
+
+
+def or_else(nothing: Any) -> WrapValidator:
+    """Return a validator of a field that is stored as JSON: `nothing` if it cannot be read."""
+    return WrapValidator(lambda value, read: first_readable(read, value, nothing))
+
+
+Figures = Annotated[dict[str, float] | None, or_else(None)]
+"""Values by name, as another program printed them."""
 
 
 class ApiModel(BaseModel):
@@ -37,7 +68,7 @@ class Utilisation(ApiModel):
     """Energy of the devices for a unit of work, J."""
     energy_absent: str | None
     """Why there is no energy; null if there is one."""
-    reported: dict[str, float] | None
+    reported: Figures
     """Values that an external script printed, by name."""
     peak_allocator_bytes: float | None
     """Largest rank's, of its device."""
@@ -140,7 +171,7 @@ class LeftOutCase(ApiModel):
     cluster: str
     run_id: str
     suite: str
-    code: str
+    code: Annotated[str, or_else("")]
     """Code of its reason: not_begun, window_ended, …"""
     observed: str | None
     expected: str | None
@@ -208,7 +239,7 @@ class SeriesRow(Utilisation):
     framework: str
     framework_version: str | None
     unit: str | None
-    axes: dict[str, str | int | float | bool | None]
+    axes: Annotated[dict[str, str | int | float | bool | None], or_else({})]
     throughput: float | None
     n: int | None
     spread: float | None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from statistics import median
 from unittest.mock import patch
 
+import psutil
 from tests.performance.warehouse.history import (
     FACTS,
     STATEMENT_TIMEOUT_S,
@@ -53,6 +56,8 @@ LOSSES: Mapping[str, tuple[float, float]] = {
     "long": (6.0, 6.0),
     **{"steps": (100, 100), "mean_of": (10, 10), "conditions": (1, 1)},
 }
+ROUNDS = 3
+"""How often the night is judged with and without its losses; the medians are reported."""
 ROW_BY_ROW = 100
 """Medians of the night that are loaded row by row."""
 
@@ -60,8 +65,9 @@ ROW_BY_ROW = 100
 def measure_night(history: History) -> Iterator[Figure]:
     """Load tonight and judge it, each once; yield the figures, with the rows that were stored.
 
-    It is judged two runs at a time, with and without its losses. `load_night_row_by_row` loads a
-    part of the largest run again, under another name.
+    It is judged two runs at a time, `ROUNDS` times with and without its losses. `_cpu` is the time
+    that the processors need for it, which other work hardly changes.
+    `load_night_row_by_row` loads a part of the largest run again, under another name.
     """
     with closing(history.connect()) as connection:
         warehouse = Warehouse(connection)
@@ -82,14 +88,19 @@ def measure_night(history: History) -> Iterator[Figure]:
         ]
     off = RegressionPolicy(training="off")
     without = [replace(plan, policy=off) for plan in run_plans]
-    # Each is judged twice, in turn, and the second is reported: a first one reads without a cache.
-    turns = [("judge_night_without_training", without), ("judge_night", run_plans)]
-    for number, (name, judged) in enumerate(2 * turns):
-        _say(f"{name}: {len(judged)} runs")
-        began = time.perf_counter()
-        verdicts = [v for found in in_processes(partial(_judge, history), judged) for v in found]
-        if number >= len(turns):
-            yield Figure(name, _since(began), len(verdicts), False)
+    # In turn, so that other work slows both; the first round reads without a cache.
+    turns = {"judge_night_without_training": without, "judge_night": run_plans}
+    spent: dict[str, list[float]] = defaultdict(list)
+    for _ in range(1 + ROUNDS):
+        for name, judged in turns.items():
+            began = time.perf_counter()
+            found = in_processes(partial(_judge, history), judged)
+            spent[name].append(_since(began))
+            spent[f"{name}_cpu"].append(round(1000 * sum(cpu_s for _, cpu_s in found), 3))
+            verdicts = [verdict for each, _ in found for verdict in each]
+            _say(f"{name}: {spent[name][-1]} ms, {spent[f'{name}_cpu'][-1]} of CPU")
+    for name, milliseconds in spent.items():
+        yield Figure(name, median(milliseconds[1:]), len(verdicts), False)
     if not all(verdict.training is TrainingKind.SAME for verdict in verdicts if verdict.value):
         raise UserError("A case trains otherwise than its nights: losses were not compared.")
     if not any(verdict.baseline for verdict in verdicts):
@@ -99,9 +110,17 @@ def measure_night(history: History) -> Iterator[Figure]:
     yield Figure("judge_night_with_alerts", _since(began), len(verdicts), False)
 
 
-def _judge(history: History, plan: RunPlan) -> Sequence[Verdict]:
+def _judge(history: History, plan: RunPlan) -> tuple[Sequence[Verdict], float]:
+    """Judge a run; return the verdicts, and the CPU time here and in PostgreSQL."""
     with closing(history.connect()) as connection:
-        return judge_and_store(Warehouse(connection), plan).verdicts
+        began = _cpu_s(connection)
+        verdicts = judge_and_store(Warehouse(connection), plan).verdicts
+        return verdicts, _cpu_s(connection) - began
+
+
+def _cpu_s(connection: Connection) -> float:
+    server = psutil.Process(connection.info.backend_pid).cpu_times()
+    return float(time.process_time() + server.user + server.system)
 
 
 def _load(warehouse: Warehouse, nights: Sequence[LoadBatch]) -> None:
@@ -171,8 +190,8 @@ def _case(
     sigma: float,
     drawn: random.Random,
 ) -> CaseToLoad:
-    median = level * drawn.lognormvariate(0, sigma)
-    figures = tuple(median * (1 + sigma * (n - REPEATS // 2) / 3) for n in range(REPEATS))
+    middle = level * drawn.lognormvariate(0, sigma)
+    figures = tuple(middle * (1 + sigma * (n - REPEATS // 2) / 3) for n in range(REPEATS))
     made = Given().measurement(run, planned.case, figures)
     measurement = replace(
         made,

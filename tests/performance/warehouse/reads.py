@@ -33,14 +33,7 @@ LONG_S = 20.0
 
 WRITES = frozenset(
     {
-        *(
-            "touch_alert",
-            "add_experiment",
-            "spend_experiment",
-            "give_up_experiments",
-            "store_message",
-            "store_series",
-        ),
+        *("spend_experiment", "give_up_experiments", "store_message", "store_series"),
         *("lock_for_transaction", "try_session_lock"),
         *("ensure_month", "drop_old_details", "refresh_statistics"),
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from nightbench.core.experiment_queue import Shares, Waiting, ordered
+from nightbench.core.experiment_queue import Shares, ordered
 from nightbench.core.model import ComparePolicy
 from nightbench.core.model.experiments import NIGHT
 
@@ -13,11 +13,24 @@ BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
 POLICY = ComparePolicy(person_s=3600, day_s=7200)
 
 
-def waiting(number: int, person: str = "ada", priority: int = 0, takes_s: float = 600) -> Waiting:
-    return Waiting(number, person, priority, BEGAN + timedelta(minutes=number), takes_s)
+def waiting(
+    number: int, person: str = "ada", priority: int = 0, takes_s: float = 600
+) -> dict[str, Any]:
+    """A row of `marts.fct_experiment`."""
+    return {
+        "experiment_id": number,
+        "requested_by": person,
+        "priority": priority,
+        "kind": "compare",
+        "queued_at": BEGAN + timedelta(minutes=number),
+        "estimate_s": takes_s,
+        "spent_s": 0.0,
+    }
 
 
-def order(*found: Waiting, busy_s: float = 0.0, **spent: float) -> list[tuple[int, float | None]]:
+def order(
+    *found: dict[str, Any], busy_s: float = 0.0, **spent: float
+) -> list[tuple[int, float | None]]:
     planned = ordered(found, Shares(POLICY, spent), busy_s)
     return [(each.experiment_id, each.starts_in_s) for each in planned]
 
@@ -65,5 +78,5 @@ def test_what_a_night_requests_goes_first_and_knows_no_budget() -> None:
 
 
 def test_a_profile_follows_its_comparison_at_once() -> None:
-    profile = replace(waiting(3), follows=True)
+    profile = {**waiting(3), "kind": "profile"}
     assert order(waiting(1, "bob"), waiting(2), profile, ada=60.0)[0] == (3, 0.0)

@@ -167,6 +167,7 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.FAULTS_IN_A_ROW: ("resnet50/g0", "2 faults", ""),
     ReasonCode.QUARANTINED: ("", "2026-09-12 01:00 UTC", ""),
     ReasonCode.NIGHT_MEASURED_ON: ("", "gpu01", ""),
+    ReasonCode.UNREADABLE: ("", "{'kind': 'no_answer'}", ""),
     ReasonCode.POD_UNSCHEDULABLE: ("", "0/4 nodes are available", "10 min"),
     ReasonCode.POD_IMAGE: ("", "reg/torch: not found", ""),
     ReasonCode.POD_NOT_STARTED: ("", "CreateContainerConfigError", ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 DEVICES = 8
 LENGTH = 4096
@@ -350,6 +350,22 @@ def pytorch_examples(run: Training) -> Lines:
         )
 
 
+def metric_logger(run: Training) -> Lines:
+    """Of torchvision's references: a mean of the epoch's last 20 steps, and its last step."""
+    for _, step, epoch in _of_epochs(replace(run, every=1)):
+        place = step - epoch * run.epoch - 1
+        if place % run.every == 0 or place == run.epoch - 1:
+            since = step - min(20, place + 1)
+            yield (
+                f"Epoch: [{epoch}]  [{place:3d}/{run.epoch}]  eta: 0:00:09  lr: 0.01  loss: 6.9 "
+                f"(7.0)  time: {run.mean(since, step):.4f}  data: 0.0012  max mem: 299\n",
+                since,
+            )
+        if place == run.epoch - 1:
+            yield f"Epoch: [{epoch}] Total time: 0:00:09 (0.1 s / it)\n", -1
+            yield "Test:  [  0/10]  eta: 0:00:04  loss: 1.0 (1.0)  time: 9.9  data: 9.1\n", -1
+
+
 def gluon(run: Training) -> Lines:
     for since, step, epoch in _of_epochs(run):
         yield (
@@ -571,6 +587,7 @@ TRAINERS = {
     "keras": Trainer("keras", keras, resumes=False),
     "keras_bars": Trainer("keras", keras_bars, resumes=False),
     "pytorch_examples": Trainer("pytorch_examples", pytorch_examples, resumes=False),
+    "metric_logger": Trainer("pytorch_examples", metric_logger, resumes=False),
     "gluon": Trainer("gluon", gluon, _examples, states_time=False, resumes=False),
     "gluon_detection": Trainer(
         "gluon", gluon_detection, _examples, states_time=False, resumes=False

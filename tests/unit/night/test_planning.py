@@ -93,7 +93,7 @@ def test_a_person_is_refused_outside_the_hours_unless_it_is_asked_for(
     cases, run = plan(spool, outside_hours=True)
     assert cases == [SINGLE, PAIR]
     job = load_job(run, SINGLE, 0)
-    assert (job.job.deadline, job.hours) == (None, None)
+    assert (job.job.deadline, job.cluster.window) == (None, None)
 
 
 def test_a_persons_run_ends_with_the_clusters_hours_and_knows_no_window(

@@ -43,7 +43,7 @@ def planned(tmp_path):
     job = sleeping_job(cluster)
     run = Spool(tmp_path).run("r1")
     save_cluster(run, cluster)
-    found = PlannedJob(job, known_hosts=None)
+    found = PlannedJob.of(job, cluster)
     save_job(run, found)
     return run, found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -49,6 +50,15 @@ def follower() -> Iterator[Follower]:
     assert made.process.wait(10) == 0
     assert made.process.stdout is not None
     made.process.stdout.close()
+
+
+def test_a_users_pythonpath_hides_no_module(tmp_path: Path) -> None:
+    for module in ("json", "argparse", "typing"):
+        (tmp_path / f"{module}.py").write_text("raise RuntimeError('of the user')")
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{tmp_path / 'none'}"}
+    words = [sys.executable, str(AGENT), "follow"]
+    done = subprocess.run(words, input=b"", env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.fixture

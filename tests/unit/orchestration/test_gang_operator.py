@@ -16,7 +16,7 @@ from nightbench.core.model import JobSpec, KubernetesPolicy
 from nightbench.gang import NodeUnreachable
 from nightbench.orchestration.operators import GangOperator, GenerationState, job_after_clear
 from nightbench.spool import Spool
-from nightbench.spool.plans import load_job, save_job
+from nightbench.spool.plans import PlannedJob, load_job, save_job
 
 
 @pytest.fixture
@@ -115,12 +115,9 @@ def test_pods_of_a_case_that_could_not_be_prepared_are_deleted(
 ) -> None:
     files(tmp_path)
     _, run = plan(spool)
-    save_job(
-        run,
-        dataclasses.replace(
-            load_job(run, SINGLE, 0), kubernetes=KubernetesPolicy(images={"fake": "image"})
-        ),
-    )
+    planned = load_job(run, SINGLE, 0)
+    pods = KubernetesPolicy(images={"fake": "image"})
+    save_job(run, PlannedJob.of(planned.job, dataclasses.replace(planned.on, kubernetes=pods)))
     deleted = []
 
     def prepare(*_: object) -> None:

@@ -119,7 +119,7 @@ def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
 
 def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
     run = Spool(tmp_path).run(JOB.run_id)
-    save_job(run, PlannedJob(JOB, None))
+    save_job(run, PlannedJob.of(JOB, CLUSTER))
     path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "other/9"}))
 
@@ -134,8 +134,8 @@ def test_the_cluster_of_a_job_holds_its_nodes_and_host_keys() -> None:
 
 
 def test_hours_count_unless_somebody_asked_for_it_all_the_same() -> None:
-    assert PlannedJob.of(JOB, CLUSTER).hours == "22:00-06:00 UTC"
-    assert PlannedJob.of(JOB, CLUSTER, outside_hours=True).hours is None
+    assert PlannedJob.of(JOB, CLUSTER).cluster.window == "22:00-06:00 UTC"
+    assert PlannedJob.of(JOB, CLUSTER, outside_hours=True).cluster.window is None
 
 
 @pytest.mark.parametrize(

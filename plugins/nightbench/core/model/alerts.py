@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
+
+from nightbench.core.documents import from_document
 
 
 class CauseKind(StrEnum):
@@ -27,6 +30,14 @@ class CauseEvidence:
     """True where it makes the cause less likely."""
     rival: CauseKind | None = None
     """The other possible cause that it concerns; None: the cause that was chosen, or none."""
+
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
+        """The inverse of `to_document`; JSON that is no evidence is quoted as its text."""
+        try:
+            return from_document(cls, document)
+        except ValueError:
+            return cls(f"evidence that cannot be read: {document!r:.100}")
 
 
 @dataclass(frozen=True)

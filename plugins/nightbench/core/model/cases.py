@@ -44,17 +44,23 @@ class Case:
     """A case: everything that changes the work, and nothing else.
 
     A key at its default never appears in `case_id`, and defaults never change, so that
-    slugs are for ever (see `docs/adr/`).
+    slugs are for ever (see `docs/adr/`). The warehouse has a column for each, with these words.
     """
 
     workload: str
+    """Workload that is trained."""
     framework: str
+    """Framework line that trains it."""
     strategy: Strategy
+    """single, collective (data parallel) or parameter_server."""
     nodes: int = 1
+    """Nodes with trainers."""
     devices_per_node: int = 1
+    """Devices that are used on each node."""
     trainers: int = 1
     """Ranks: nodes x devices for `collective`, the trainers of a parameter server."""
     pservers: int = 0
+    """Parameter servers; 0 without."""
     batch_size_per_device: int | Literal["max"] = 1
     """Samples in a step of one trainer, its part where several compute the same; `max`: the largest
     batch that fits, found by the run."""
@@ -82,16 +88,23 @@ class Case:
     tuning: str = "default"
     """Switches that the line alone has, by the name of how they are set."""
     precision: str = "fp32"
+    """fp32, tf32, bf16 or fp16."""
     sync: str = "sync"
     """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
     compiler: str = "none"
+    """none, xla, inductor, cinn."""
     execution: str = "default"
     """The framework line's own default (eager or graph), or another by name."""
     layout: str = "default"
+    """Memory layout of activations; default: the framework's."""
     sequence_length: int | None = None
+    """Tokens of a sample; null where it has none."""
     compression: str = "none"
+    """Compression of gradients: none, or dgc."""
     link_bandwidth: str = "full"
+    """Limit of the network links, such as 1gbit; full: no limit."""
     threads: int | None = None
+    """Threads of each process; null: the framework's choice."""
     sparsity: float | None = None
     """Percent of the gradients that a compression leaves out of an exchange."""
     cpus: int | None = None
@@ -99,7 +112,9 @@ class Case:
     memory_mb: int | None = None
     """Megabytes (10^6 bytes) that each process may take; otherwise there is no limit."""
     data: str = "synthetic"
+    """synthetic, or what is read."""
     scale: str = "full"
+    """full, as published; smoke, small enough for two cores."""
 
     @property
     def case_id(self) -> str:
@@ -124,7 +139,7 @@ class Case:
     def mode(self) -> str:
         """The features that a line must support for it: its strategy, then non-default axes.
 
-        `single bf16 xla`, `collective shard2`; `staging.series` names modes by the same words.
+        `single bf16 xla`, `collective shard2`.
         """
         axes = (axis for axis, default in LINE_AXES.items() if getattr(self, axis) != default)
         words = {"data": "", **{axis: word or "" for axis, (_, word) in _SPLITS.items()}}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
+
+from nightbench.core.documents import from_document
 
 
 class ReasonCode(StrEnum):
@@ -20,6 +22,16 @@ class ReasonCode(StrEnum):
         """Make a code of its value and its words."""
         member = str.__new__(cls, code)
         member._value_, member.words = code, words
+        return member
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Make a code of another version: it is shown as its own word, and stays as it is."""
+        if not isinstance(value, str):
+            return None
+        member = str.__new__(cls, value)
+        member._name_ = member._value_ = value
+        member.words = f"{value.replace('{', '{{').replace('}', '}}')}: {{observed}}"
         return member
 
     # A node says of its processes.
@@ -132,6 +144,7 @@ class ReasonCode(StrEnum):
     QUARANTINED = "quarantined", "in quarantine since {observed}"
     NIGHT_MEASURED_ON = "night_measured_on", "left out: the night used {observed}"
     PERSON = "person"
+    UNREADABLE = "unreadable", "a reason that cannot be read: {observed}"
 
 
 EXPLAINED_BY_THE_NEXT = frozenset(
@@ -165,12 +178,15 @@ class Reason:
         return {**vars(self), "code": str(self.code)}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Reason:
-        """The inverse of `to_json`."""
-        return cls(**{**document, "code": ReasonCode(document["code"])})
+    def from_json(cls, document: Any) -> Reason:
+        """The inverse of `to_json`; JSON that is no reason is quoted in one."""
+        try:
+            return from_document(cls, document)
+        except ValueError:
+            return cls(ReasonCode.UNREADABLE, observed=f"{document!r:.100}")
 
 
-def reasons_from_json(documents: Iterable[Mapping[str, Any]] | None) -> tuple[Reason, ...]:
+def reasons_from_json(documents: Iterable[Any] | None) -> tuple[Reason, ...]:
     """The reasons of a document; empty where it has none."""
     return tuple(Reason.from_json(document) for document in documents or ())
 

@@ -1,0 +1,140 @@
+"""Whether good nights of the shipped cases are reported as changed.
+
+    python -m tests.performance training_nights --environments FOLDER [--record FILE] [--minutes 9]
+
+Every case that a shipped suite plans on this machine's CPUs is trained as it is, and once under
+each condition of `training_changes.py`: CPUs, threads, instruction sets. Each of 30 nights has the
+losses of one of these trainings. Asynchronous trainers differ each time: they are trained 30 times,
+each under one of the conditions. A case has one line of JSON: the nights whose losses were judged
+as `changed`, and `apart`, the largest difference of a loss from the plain training: of 1, or of the
+loss if that is more. FILE keeps the lines: its cases are left out, so that a command that ended
+after some minutes can be continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Collection, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from tests.performance.training import NIGHTS, Trained, alerts, difference, drawn, train
+from tests.performance.training_changes import CONDITIONS, Change
+
+from nightbench.config import find_suites, load_catalog
+from nightbench.config.locations import benchmarks_folder, dags_folder
+from nightbench.config.suites import suite_and_cluster
+from nightbench.core.model import Case
+from nightbench.core.summarize import asynchronous
+from nightbench.detection.training import FIGURES, TrainingTraits
+from nightbench.testkit.gangs import build_environment
+
+STEPS = 20
+STEPS_WITH_SERVERS = 100
+"""Of the window: asynchronous trainers are compared over so many as well."""
+
+
+def shipped_cases() -> list[Case]:
+    """Return the cases of all shipped suites without commands, each once."""
+    catalog = load_catalog(benchmarks_folder())
+    found = dict[Case, None]()
+    for path in find_suites(dags_folder()).values():
+        suite, _ = suite_and_cluster(path, catalog)
+        found |= {case: None for case in suite.cases if case.workload in catalog.workloads}
+    return list(found)
+
+
+def trained(case: Case, python: str) -> Iterator[tuple[str, Trained]]:
+    """Yield the name of a condition and a training under it; the first is plain."""
+    steps = STEPS_WITH_SERVERS if asynchronous(case) else STEPS
+    names = list(CONDITIONS)
+    if asynchronous(case):
+        names = random.Random(1).choices(names, k=NIGHTS - 1)
+    for name, change in [("plain", Change()), *((name, CONDITIONS[name]) for name in names)]:
+        yield name, train(case, python, change, steps)
+
+
+def judged(case: Case, python: str) -> dict[str, Any]:
+    """Train a case and judge its nights."""
+    began = time.monotonic()
+    try:
+        named = list(trained(case, python))
+    except AssertionError as error:
+        return {"case": case.case_id, "failed": str(error).strip().splitlines()[-1][:200]}
+    found = [each for _, each in named]
+    plain = found[0]
+    nights = [("1", each.losses) for each in found]
+    traits = TrainingTraits(case.precision, asynchronous(case), plain.has_dropout)
+    apart = {
+        name: max(
+            difference(each.losses[figure], plain.losses[figure])
+            for figure in FIGURES
+            if figure in plain.losses
+        )
+        for name, each in named
+    }
+    worst = max(apart, key=lambda name: apart[name])
+    return {
+        "case": case.case_id,
+        "line": case.framework,
+        "trainings": len(found),
+        "nights": NIGHTS,
+        "changed": alerts(nights if asynchronous(case) else drawn(nights), traits),
+        "apart": float(f"{apart[worst]:.1e}"),
+        "under": worst if apart[worst] else None,
+        "refused": sorted({check for each in found for check in each.refusing}),
+        "seconds": round(time.monotonic() - began),
+    }
+
+
+def _chosen(given: argparse.Namespace, done: Collection[str]) -> list[Case]:
+    cases = [
+        case
+        for case in shipped_cases()
+        if case.case_id not in done
+        and (not given.lines or case.framework in given.lines)
+        and (not given.workloads or case.workload in given.workloads)
+        and (not given.strategies or case.strategy in given.strategies)
+        and case.trainers <= given.trainers
+    ]
+    order = {name: number for number, name in enumerate(given.workloads or ())}
+    return sorted(cases, key=lambda case: (order.get(case.workload, 0), asynchronous(case)))
+
+
+def main(words: list[str]) -> int:
+    """Run; see the module."""
+    parser = argparse.ArgumentParser(
+        prog="training_nights",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--environments", type=Path, required=True, help="built if they are absent")
+    parser.add_argument("--record", type=Path, help="file of the lines")
+    parser.add_argument("--minutes", type=float, default=10**6, help="begin no case after these")
+    parser.add_argument("--lines", nargs="*", help="framework lines [default: all]")
+    parser.add_argument("--workloads", nargs="*", help="in this order [default: all]")
+    parser.add_argument("--strategies", nargs="*", help="[default: all]")
+    parser.add_argument("--trainers", type=int, default=2, help="at most [default: 2]")
+    given = parser.parse_args(words)
+    began = time.monotonic()
+    record = given.record
+    python_of = cache(partial(build_environment, given.environments))
+    lines = record.read_text().splitlines() if record and record.exists() else []
+    for case in _chosen(given, {json.loads(line)["case"] for line in lines}):
+        if time.monotonic() > began + 60 * given.minutes:
+            break
+        row = json.dumps(judged(case, python_of(case.framework)))
+        print(row, flush=True)
+        if record:
+            with record.open("a") as stream:
+                stream.write(f"{row}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
