@@ -45,7 +45,7 @@ def receiving() -> Iterator[Inbox]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     received = Inbox(server.server_port)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         yield received

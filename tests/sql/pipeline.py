@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 from tests.sql.given import Given
-from tests.sql.nights import Inbox, history
+from tests.sql.nights import Inbox
 from tests.sql.spooled import plan, spooled
 
 from nightbench.core.model import Case, Reason, Run
 from nightbench.night.ingest import IngestResult, ingest_run
 from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
@@ -37,23 +37,9 @@ class Pipeline:
     def connect(self) -> Connection:
         return connect(self.warehouse.loader)
 
-    def run(self, night: int, **more: Any) -> Run:
-        """A run of the suite `seeded`, in a night from 0."""
-        return self.given.run(night, **{"suite": "seeded", **more})
-
-    def past(self, *cases: Case) -> None:
-        """Nights before tonight, see `history`."""
-        history(self.loader, self.given, cases)
-
-    def spooled(
-        self, run: Run, came: Mapping[Case, float | Reason | None], **more: Any
-    ) -> RunSpool:
-        """Files of a run, as `spooled` makes them."""
-        return spooled(self.spool, run, came, **{"channels": [self.inbox.url], **more})
-
     def measure(self, run: Run, came: Mapping[Case, float | Reason | None], **more: Any) -> Run:
-        """Files of a run and their load."""
-        self.spooled(run, came, **more)
+        """Files of a run, as `spooled` makes them, and their load."""
+        spooled(self.spool, run, came, **{"channels": [self.inbox.url], **more})
         self.ingest(run)
         return run
 

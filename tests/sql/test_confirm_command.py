@@ -10,9 +10,9 @@ from typing import NoReturn
 
 import pytest
 from tests.sql.conftest import Database
-from tests.sql.nights import FALLS, NIGHTS, STEADY
-from tests.sql.pipeline import Pipeline
-from tests.sql.spooled import plan
+from tests.sql.given import Given
+from tests.sql.nights import FALLS, NIGHTS, STEADY, history
+from tests.sql.spooled import plan, spooled
 from typer.testing import CliRunner, Result
 
 from nightbench.cli import common, experiment_common
@@ -24,9 +24,11 @@ from nightbench.core.model import Run, RunKind, Suite
 from nightbench.core.model.experiments import NIGHTBENCH
 from nightbench.experiments.engine import ExperimentContext
 from nightbench.gang import Shipment
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import confirmation_of, suspected_regression
 from nightbench.spool import Spool
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -36,17 +38,23 @@ Ask = Callable[[str], str]
 
 @pytest.fixture
 def run(
-    pipeline: Pipeline, warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spool: Spool,
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Run:
     """A night on which a case lost ten per cent."""
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(pipeline.spool.root))
+    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(spool.root))
     monkeypatch.setattr(common, "has_warehouse", lambda: True)
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.loader)
-    pipeline.past(STEADY, FALLS)
-    run = pipeline.run(NIGHTS)
-    pipeline.measure(run, {STEADY: 100.0, FALLS: 90.0})
-    pipeline.judge(run, confirms=False)
+    history(Warehouse(connection), given, (STEADY, FALLS), nights=NIGHTS)
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0, FALLS: 90.0})
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judge_run(spool, run.run_id, lambda: connect(warehouse.loader), confirms=False)
     return run
 
 

@@ -13,9 +13,9 @@ import psycopg2
 import pytest
 from tests.sql import nights
 from tests.sql.conftest import Database, Rows
-from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox
-from tests.sql.pipeline import Pipeline
-from tests.sql.spooled import case
+from tests.sql.given import Given
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
+from tests.sql.spooled import case, spooled
 
 from nightbench.alerts.notify import notify_run
 from nightbench.core.documents import from_document
@@ -26,6 +26,8 @@ from nightbench.core.model.experiments import NIGHTBENCH, Experiment, Experiment
 from nightbench.experiments import confirm, experiment_queue
 from nightbench.experiments.experiment_queue import take
 from nightbench.experiments.record import Ended, ExperimentRecord
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import SuspectedRegression, request_confirmations
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
@@ -53,16 +55,18 @@ Night = Callable[..., Run]
 
 
 @pytest.fixture
-def night(pipeline: Pipeline) -> Night:
+def night(
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
+) -> Night:
     """A night on which `FALLS` lost ten per cent and `LESS` eight, judged."""
 
     def make(seconds: float = 3600.0, *, confirms: bool = True) -> Run:
-        pipeline.past(STEADY, FALLS, LESS)
-        run = pipeline.run(NIGHTS)
+        history(Warehouse(connection), given, (STEADY, FALLS, LESS), nights=NIGHTS)
+        run = given.run(NIGHTS, suite="seeded")
         came = {STEADY: 100.0, FALLS: 90.0, LESS: 92.0}
-        confirm_s(pipeline.spooled(run, came), seconds)
-        pipeline.ingest(run)
-        pipeline.judge(run, confirms=confirms)
+        confirm_s(spooled(spool, run, came, channels=[inbox.url]), seconds)
+        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        judge(spool, warehouse, run, confirms=confirms)
         return run
 
     return make
@@ -73,8 +77,12 @@ def less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(nights.MOVED, LESS.case_id, 92.0)
 
 
+def judge(spool: Spool, warehouse: Database, run: Run, *, confirms: bool = True) -> None:
+    judge_run(spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms)
+
+
 def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
-    pipeline: Pipeline, night: Night, repository: ExperimentRepository
+    night: Night, repository: ExperimentRepository, spool: Spool, warehouse: Database
 ) -> None:
     # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
     run = night(seconds=300.0)
@@ -84,7 +92,7 @@ def test_what_brings_most_is_asked_for_first_and_what_does_not_fit_says_why(
     assert "takes about" in second["why"]
     assert "were left" in second["why"]
     assert first["gain_per_hour"] >= second["gain_per_hour"] > 0
-    pipeline.judge(run)
+    judge(spool, warehouse, run)
     assert repository.find(run_id=run.run_id) == [second, first]  # asked once, however often judged
     suspect = from_document(SuspectedRegression, first["request"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
@@ -111,12 +119,20 @@ def test_who_cannot_confirm_does_not_wait(
 
 
 def test_a_message_waits_and_says_what_came_out_once(
-    pipeline: Pipeline, night: Night, repository: ExperimentRepository, reader: Warehouse
+    night: Night,
+    repository: ExperimentRepository,
+    spool: Spool,
+    warehouse: Database,
+    inbox: Inbox,
+    reader: Warehouse,
 ) -> None:
     run = night()
-    assert pipeline.inbox.messages == []
+    assert inbox.messages == []
     rows = repository.waiting(run.run_id)
     assert [row["case_id"] for row in rows] == [FALLS.case_id, LESS.case_id]
+
+    def open_loader() -> Connection:
+        return connect(warehouse.loader)
 
     outcomes = (ConfirmationResult.CONFIRMED, ConfirmationResult.NOT_CONFIRMED)
     for row, outcome in zip(rows, outcomes, strict=True):
@@ -126,13 +142,13 @@ def test_a_message_waits_and_says_what_came_out_once(
         assert repository.leave(row["name"], "run-1", "done", spent_s=9.0, result=ended.result)
         assert not repository.begin(row["name"], "run-1")
     for _ in range(2):
-        notify_run(pipeline.spool, run.run_id, pipeline.connect)
-        pipeline.judge(run)
+        notify_run(spool, run.run_id, open_loader)
+        judge(spool, warehouse, run)
 
-    assert len(pipeline.inbox.messages) == 1
-    text = json.dumps(pipeline.inbox.messages[0])
+    assert len(inbox.messages) == 1
+    text = json.dumps(inbox.messages[0])
     assert "confirmed on n1." in text
-    assert "2 of 2 suspected regressions, within " in text
+    assert "2 of 2 suspected regressions were measured again, within " in text
     assert ": 1 confirmed, 1 not confirmed. Median uncertainty of a drop: \\u00b11.0%" in text
     below = text.lower().index("not confirmed")
     assert text.index(FALLS.case_id) < below < text.rindex(LESS.case_id)
@@ -144,30 +160,34 @@ def test_a_message_waits_and_says_what_came_out_once(
 
 
 def test_what_does_not_end_in_time_is_given_up_and_told(
-    pipeline: Pipeline,
     night: Night,
     repository: ExperimentRepository,
+    spool: Spool,
     warehouse: Database,
+    inbox: Inbox,
     server: Any,
 ) -> None:
     run = night()
 
-    assert confirm.runs_to_notify(pipeline.connect) == []
+    def open_loader() -> Connection:
+        return connect(warehouse.loader)
+
+    assert confirm.runs_to_notify(open_loader) == []
     server.execute("update raw.experiment set until = now() - interval '1 second'", warehouse.name)
     for _ in range(2):  # until the message was sent
-        assert confirm.runs_to_notify(pipeline.connect) == [run.run_id]
+        assert confirm.runs_to_notify(open_loader) == [run.run_id]
     assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"cancelled"}
-    notify_run(pipeline.spool, run.run_id, pipeline.connect)
-    assert len(pipeline.inbox.messages) == 1
-    assert confirm.runs_to_notify(pipeline.connect) == []
+    notify_run(spool, run.run_id, open_loader)
+    assert len(inbox.messages) == 1
+    assert confirm.runs_to_notify(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = repository.find(run_id=run.run_id)[0]["name"]
     for outcome, is_first in (("confirmed", True), ("not_confirmed", False)):
         said = {"outcome": outcome, "sentence": "So."}
         assert repository.leave(late, None, "done", spent_s=1.0, result=said) is is_first
     assert not repository.leave(late, None, "queued", spent_s=1.0)
-    notify_run(pipeline.spool, run.run_id, pipeline.connect)
-    assert len(pipeline.inbox.messages) == 1
+    notify_run(spool, run.run_id, open_loader)
+    assert len(inbox.messages) == 1
 
 
 def test_a_person_may_ask_again_and_nobody_waits_for_that(
@@ -190,12 +210,17 @@ def test_a_person_may_ask_again_and_nobody_waits_for_that(
 
 
 def test_a_run_on_demand_doubts_nothing(
-    pipeline: Pipeline, repository: ExperimentRepository
+    spool: Spool,
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    repository: ExperimentRepository,
 ) -> None:
-    pipeline.past(FALLS)
-    run = pipeline.run(NIGHTS, run_kind=RunKind.ON_DEMAND)
-    pipeline.measure(run, {FALLS: 90.0})
-    pipeline.judge(run)
+    history(Warehouse(connection), given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
+    spooled(spool, run, {FALLS: 90.0})
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judge(spool, warehouse, run)
     assert repository.find() == []
 
 
@@ -261,52 +286,50 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
 
 
 def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
-    pipeline: Pipeline,
     night: Night,
     repository: ExperimentRepository,
+    spool: Spool,
+    warehouse: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(experiment_queue, "cluster_of", lambda name: Cluster(name, ()))
     request = {"cases": ["x"], "rounds": 3}
     asked = Experiment("compare-1", ExperimentKind.COMPARE, request, "demo", "local", "ada")
 
+    def open_loader() -> Connection:
+        return connect(warehouse.loader)
+
     def next_one(**more: Any) -> Experiment:
-        found = take(pipeline.connect, pipeline.spool, "run-1", lambda _: "running", list, **more)
+        found = take(open_loader, spool, "run-1", lambda _: "running", list, **more)
         assert found is not None
         return found[0]
 
     assert repository.add(asked) is not None
     first = next_one()
     assert first.name == "compare-1"
-    record = ExperimentRecord(first, pipeline.connect, print)
+    record = ExperimentRecord(first, open_loader, print)
     assert record.note() is None
     run = night()
-    assert record.note() == "a night's suspected regressions are measured first"
-    assert record.finished(pipeline.spool.comparison("compare-1"), "so") == ("queued", "so")
+    assert record.note() == "waits: a night's suspected regressions are measured first"
+    assert record.finished(spool.comparison("compare-1"), "so") == ("queued", "so")
     record.leave(Ended("queued", "so"))
     names = [row["name"] for row in repository.waiting(run.run_id)]
-    assert (
-        take(pipeline.connect, pipeline.spool, "run-1", lambda _: "running", list, night="another")
-        is None
-    )
+    assert take(open_loader, spool, "run-1", lambda _: "running", list, night="another") is None
     for name in names:
         assert next_one(night=run.run_id).name == name
         assert repository.leave(name, "run-1", "done", spent_s=1.0, result={"outcome": "confirmed"})
     # The night's message is sent before anybody's comparison goes on.
-    assert (
-        take(pipeline.connect, pipeline.spool, "run-1", lambda _: "", list, night=run.run_id)
-        is None
-    )
+    assert take(open_loader, spool, "run-1", lambda _: "", list, night=run.run_id) is None
     assert next_one().name == "compare-1"
 
 
 def test_only_what_was_given_up_is_said_to_have_been(
-    pipeline: Pipeline, night: Night, warehouse: Database, server: Any
+    night: Night, warehouse: Database, server: Any
 ) -> None:
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
     server.execute("delete from raw.delivery", warehouse.name)
-    assert confirm.runs_to_notify(pipeline.connect) == []
+    assert confirm.runs_to_notify(lambda: connect(warehouse.loader)) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:

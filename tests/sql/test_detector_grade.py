@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from tests.sql.conftest import Database, Rows
-from tests.sql.pipeline import Pipeline
-from tests.sql.spooled import case, near, plan
+from tests.sql.given import Given
+from tests.sql.nights import Inbox
+from tests.sql.spooled import case, near, plan, spooled
 
 from nightbench.core.model import (
     Case,
@@ -26,7 +27,9 @@ from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS
 from nightbench.night import detector_grade
 from nightbench.night.detector_grade import DetectorGrades, grade
-from nightbench.night.judge import JudgeResult
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import JudgeResult, judge_run
+from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
@@ -48,13 +51,16 @@ class Says:
         return Judgement(self.kind, "", since=tonight.at)
 
 
-def store_nights(pipeline: Pipeline, nights: range) -> Run:
+def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
     """Nights of three steady series from the first of March on; the last one's run."""
     for night in nights:
+        run = given.run(night, suite="seeded")
         rng = random.Random(night)
-        run = pipeline.run(night)
-        came = [near(pipeline.given, run, each, 100 * (1 + rng.gauss(0, 0.01))) for each in CASES]
-        pipeline.loader.runs.load(pipeline.given.batch(run, *came))
+        came = []
+        for each in CASES:
+            level = 100 * (1 + rng.gauss(0, 0.01))
+            came.append(near(given, run, each, level))
+        loader.runs.load(given.batch(run, *came))
     return run
 
 
@@ -64,13 +70,13 @@ def without_grading() -> None:
 
 
 @pytest.fixture
-def as_loader(pipeline: Pipeline) -> Connect:
-    return pipeline.connect
+def as_loader(warehouse: Database) -> Connect:
+    return lambda: connect(warehouse.loader)
 
 
 @pytest.fixture
-def tonight(pipeline: Pipeline) -> Run:
-    return store_nights(pipeline, range(NIGHTS))
+def tonight(loader: Warehouse, given: Given) -> Run:
+    return store_nights(loader, given, range(NIGHTS))
 
 
 @pytest.fixture
@@ -112,7 +118,7 @@ def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
 
 
 def test_a_suite_is_graded_once_a_week_and_a_night_that_is_judged_again_the_same(
-    pipeline: Pipeline, as_loader: Connect, tonight: Run, rows: Rows
+    as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, rows: Rows
 ) -> None:
     every = "select * from raw.detector_grade order by run_id, measure"
     first = graded(as_loader, tonight, VerdictKind.OK)
@@ -120,10 +126,10 @@ def test_a_suite_is_graded_once_a_week_and_a_night_that_is_judged_again_the_same
     assert graded(as_loader, tonight, VerdictKind.OK) == first
     assert rows(every) == stored
     for night in range(NIGHTS, NIGHTS + 6):
-        next_run = store_nights(pipeline, range(night, night + 1))
+        next_run = store_nights(loader, given, range(night, night + 1))
         assert grade(as_loader, plan(next_run, CASES)) is None
     assert rows(every) == stored
-    week_later = store_nights(pipeline, range(NIGHTS + 6, NIGHTS + 7))
+    week_later = store_nights(loader, given, range(NIGHTS + 6, NIGHTS + 7))
     assert graded(as_loader, week_later, VerdictKind.OK).grades
     assert {row["run_id"] for row in rows(every)} == {tonight.run_id, week_later.run_id}
 
@@ -155,10 +161,10 @@ def test_a_detector_that_always_alarms_detects_nothing_that_counts(
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
-    pipeline: Pipeline, as_loader: Connect, tonight: Run, connection: Connection
+    as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, connection: Connection
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    week_later = store_nights(pipeline, range(NIGHTS + 7, NIGHTS + 8))
+    week_later = store_nights(loader, given, range(NIGHTS + 7, NIGHTS + 8))
     later = graded(as_loader, week_later, VerdictKind.OK)
     below = [each.measure for each in later.grades if each.below]
     assert below == ["2-4 noise", "over 4 noise"]
@@ -172,13 +178,13 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
 
 @pytest.mark.usefixtures("enough")
 def test_a_power_is_compared_with_the_one_before_the_window(
-    pipeline: Pipeline, as_loader: Connect
+    as_loader: Connect, loader: Warehouse, given: Given, connection: Connection
 ) -> None:
-    before = store_nights(pipeline, range(NIGHTS))
+    before = store_nights(loader, given, range(NIGHTS))
     good = graded(as_loader, before).grades[2]
     assert (good.measure, good.below) == ("10%", "")
     month_later, later = (
-        store_nights(pipeline, range(NIGHTS + day, NIGHTS + day + 40)) for day in (0, 60)
+        store_nights(loader, given, range(NIGHTS + day, NIGHTS + day + 40)) for day in (0, 60)
     )
     assert not graded(as_loader, month_later, VerdictKind.OK).grades[2].below
     poor = graded(as_loader, later, VerdictKind.OK).grades[2]
@@ -190,70 +196,94 @@ def unnotified(reader: Warehouse, suite: str, until: Run) -> list[dict[str, Any]
     return reader.messages.read("unnotified_notes", suite=suite, cluster="local", until=until_at)
 
 
-def judged(pipeline: Pipeline, run: Run, **came: float | Reason) -> JudgeResult:
+def judged(
+    spool: Spool, connect_as: Connect, run: Run, inbox: Inbox, **came: float | Reason
+) -> JudgeResult:
     throughputs: dict[Case, float | Reason | None] = dict.fromkeys(CASES, 100.0)
     throughputs.update({CASES[int(place[1:])]: value for place, value in came.items()})
-    return pipeline.judge(pipeline.measure(run, throughputs))
+    spooled(spool, run, throughputs, [inbox.url])
+    ingest_run(spool, run.run_id, connect_as)
+    return judge_run(spool, run.run_id, connect_as)
 
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
-    pipeline: Pipeline, as_loader: Connect, tonight: Run
+    spool: Spool,
+    as_loader: Connect,
+    given: Given,
+    tonight: Run,
+    inbox: Inbox,
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    judged(pipeline, pipeline.run(NIGHTS))
-    (alone,) = pipeline.inbox.messages
+    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
+    (alone,) = inbox.messages
     assert alone["title"] == "Nightbench seeded on local: its detector became worse"
     assert "injected slowdowns (over 4 noise) were detected" in alone["message"]
-    judged(pipeline, pipeline.run(NIGHTS + 1), c1=BROKEN)
-    assert len(pipeline.inbox.messages) == 2
-    assert "detector" not in pipeline.inbox.messages[1]["message"]
+    judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
+    assert len(inbox.messages) == 2
+    assert "detector" not in inbox.messages[1]["message"]
 
 
 @pytest.mark.usefixtures("enough")
 def test_a_grade_that_fell_comes_with_the_night_s_news(
-    pipeline: Pipeline, as_loader: Connect, tonight: Run, connection: Connection
+    spool: Spool,
+    as_loader: Connect,
+    given: Given,
+    tonight: Run,
+    connection: Connection,
+    inbox: Inbox,
 ) -> None:
     graded(as_loader, tonight, VerdictKind.OK)
-    judged(pipeline, pipeline.run(NIGHTS), c1=BROKEN)
-    (said,) = pipeline.inbox.messages
+    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1=BROKEN)
+    (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector became worse:\n- " in said["message"]
     assert unnotified(Warehouse(connection), "seeded", tonight) == []
 
 
-def test_a_night_that_was_judged_is_graded(pipeline: Pipeline, as_loader: Connect) -> None:
-    store_nights(pipeline, range(NIGHTS))
-    run = pipeline.run(NIGHTS)
-    pipeline.measure(run, dict.fromkeys(CASES, 100.0))
-    result = pipeline.judge(run)
+def test_a_night_that_was_judged_is_graded(
+    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given
+) -> None:
+    store_nights(loader, given, range(NIGHTS))
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, dict.fromkeys(CASES, 100.0))
+    ingest_run(spool, run.run_id, as_loader)
+    result = judge_run(spool, run.run_id, as_loader)
     assert result.graded is not None
     assert result.graded.problem is None
     assert len(result.graded.grades) == 6
 
 
 def test_what_goes_wrong_in_grading_keeps_no_alert_back(
-    pipeline: Pipeline, as_loader: Connect, monkeypatch: pytest.MonkeyPatch
+    spool: Spool,
+    as_loader: Connect,
+    loader: Warehouse,
+    given: Given,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store_nights(pipeline, range(NIGHTS))
-    run = pipeline.run(NIGHTS)
-    pipeline.measure(run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
+    store_nights(loader, given, range(NIGHTS))
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
+    ingest_run(spool, run.run_id, as_loader)
     monkeypatch.setattr(detector_grade, "SERIES", "many")
-    result = pipeline.judge(run)
+    result = judge_run(spool, run.run_id, as_loader)
     assert [verdict.case_id for verdict in result.opened] == [CASES[1].case_id]
     assert result.graded is not None
     assert "was not graded: " in (result.graded.problem or "")
 
 
-def test_only_nights_are_graded(pipeline: Pipeline, as_loader: Connect) -> None:
-    run = pipeline.run(0, run_kind=RunKind.ON_DEMAND)
-    pipeline.measure(run, dict.fromkeys(CASES, 100.0))
-    assert pipeline.judge(run).graded is None
+def test_only_nights_are_graded(
+    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given
+) -> None:
+    run = given.run(0, suite="seeded", run_kind=RunKind.ON_DEMAND)
+    spooled(spool, run, dict.fromkeys(CASES, 100.0))
+    ingest_run(spool, run.run_id, as_loader)
+    assert judge_run(spool, run.run_id, as_loader).graded is None
 
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
     said = graded(as_loader, tonight).sentence()
-    assert said.startswith("The detector: detected injected slowdowns: 3% ")
+    assert said.startswith("The detector: detected share of injected slowdowns: 3% ")
     assert "10% 100% of" in said
     assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
     assert "none yet" in DetectorGrades().sentence()

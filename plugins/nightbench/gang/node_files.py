@@ -297,7 +297,7 @@ class NodeFiles(ABC):
 @dataclass(frozen=True)
 class _Answer:
     value: Any
-    """The result, or the error."""
+    """The requested content, or the error."""
     number: int | None
     """The number of the error."""
     content: bytes
