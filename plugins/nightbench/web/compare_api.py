@@ -7,7 +7,7 @@ from fastapi import Query
 
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.ui_api import csv_response
-from nightbench.web.ui_models import ApiModel, Figures
+from nightbench.web.ui_models import ApiModel, Figures, Word
 
 Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
 """The other side compared with the one; unclear if the interval of the ratio contains 1."""
@@ -16,8 +16,8 @@ Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
 class OverviewCell(ApiModel):
     """A workload in a framework line: all its series, and what is published of it."""
 
-    workload: str
-    framework: str
+    workload: Word
+    framework: Word
     series: int
     """That have a median."""
     compared: int

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, RunHead, Utilisation
+from nightbench.web.ui_models import ApiModel, RunHead, Utilisation, Word
 
 
 class RunRow(RunHead):
@@ -57,7 +57,7 @@ class RunCase(Utilisation):
     alert_change: float | None
     noisy: str | None
     drift: float | None
-    framework: str
+    framework: Word
     python: str | None
     """Version of the Python that ran it; all of them if ranks report different ones."""
 

@@ -34,6 +34,8 @@ def or_else(nothing: Any) -> WrapValidator:
     return WrapValidator(lambda value, read: first_readable(read, value, nothing))
 
 
+Word = Annotated[str, or_else("")]
+"""Text that a row has of its JSON; empty if it has none."""
 Figures = Annotated[dict[str, float] | None, or_else(None)]
 """Values by name, as another program printed them."""
 
@@ -171,7 +173,7 @@ class LeftOutCase(ApiModel):
     cluster: str
     run_id: str
     suite: str
-    code: Annotated[str, or_else("")]
+    code: Word
     """Code of its reason: not_begun, window_ended, …"""
     observed: str | None
     expected: str | None
@@ -235,8 +237,8 @@ class SeriesRow(Utilisation):
     case_id: str
     cluster: str
     suite: str
-    workload: str
-    framework: str
+    workload: Word
+    framework: Word
     framework_version: str | None
     unit: str | None
     axes: Annotated[dict[str, str | int | float | bool | None], or_else({})]
