@@ -155,7 +155,7 @@ def test_all_pages_and_commands_answer(
             for words in (["results", "--run", run_id], ["alert", "list"], ["alert", "show", "1"]):
                 if (done := CliRunner().invoke(command, words)).exit_code:
                     wrong.append(f"{column} = {value}: {words}: {done.exception}")
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
 
 
 JUDGED = [
