@@ -214,8 +214,8 @@ class Cut(SshTransport):
     @asynccontextmanager
     async def guard(self, what, timeout_s):
         if what.startswith("upload") and "tiny_main" in what and timeout_s != 30.0:
-            Cut.pieces += 1
-            if Cut.pieces == 2:
+            Cut.pieces += 1  # twice for each piece: reaching the node, and sending
+            if Cut.pieces == 4:
                 self._drop()
                 raise NodeUnreachable(self.node, self.address, "cut")
         async with super().guard(what, timeout_s):

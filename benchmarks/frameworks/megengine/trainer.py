@@ -5,26 +5,9 @@ from base_trainer import Base, expect_precision, optimizer_of
 from megengine import amp, distributed, functional, module, optimizer
 from megengine.autodiff import GradManager
 from megengine.jit import trace
+from torch_optimizers import optimizers_of
 
-
-def sgd(parameters, params):
-    """Stochastic gradient descent without momentum."""
-    return optimizer.SGD(
-        parameters, lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
-    )
-
-
-def momentum(parameters, params):
-    """Stochastic gradient descent with momentum."""
-    return optimizer.SGD(
-        parameters,
-        lr=params["learning_rate"],
-        momentum=params["momentum"],
-        weight_decay=params.get("weight_decay", 0.0),
-    )
-
-
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
+OPTIMIZERS = {name: optimizers_of(optimizer)[name] for name in ("sgd", "momentum")}
 
 SCALE = 65536.0
 """First factor of a loss in float16; it halves where a gradient is not finite."""

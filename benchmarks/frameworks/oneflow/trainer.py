@@ -8,52 +8,9 @@ import oneflow
 from base_trainer import Base, expect_precision, optimizer_of
 from frameworks.oneflow import torch_api
 from oneflow import nn
+from torch_optimizers import optimizers_of
 
-
-def sgd(parameters, params):
-    """Stochastic gradient descent without momentum."""
-    return oneflow.optim.SGD(
-        parameters, lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
-    )
-
-
-def momentum(parameters, params):
-    """Stochastic gradient descent with momentum."""
-    return oneflow.optim.SGD(
-        parameters,
-        lr=params["learning_rate"],
-        momentum=params["momentum"],
-        weight_decay=params.get("weight_decay", 0.0),
-    )
-
-
-def adam(parameters, params):
-    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
-    return oneflow.optim.Adam(
-        parameters,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-    )
-
-
-def adamw(parameters, params):
-    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
-    weights = list(parameters)
-    groups = [
-        {"params": [w for w in weights if w.dim() > 1], "weight_decay": params["weight_decay"]},
-        {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return oneflow.optim.AdamW(
-        groups,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-    )
-
-
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
-
+OPTIMIZERS = optimizers_of(oneflow.optim)
 
 TYPES = {"bf16": oneflow.bfloat16, "fp16": oneflow.float16}
 

@@ -1,6 +1,7 @@
 """Optimisers of workloads in PyTorch: from the parameters of spec.json."""
 
 import torch
+from torch_optimizers import optimizers_of
 
 
 def _apart(parameters):
@@ -11,52 +12,8 @@ def _apart(parameters):
     return [{"params": each} for each in groups.values()]
 
 
-def sgd(parameters, params, **switches):
-    """Stochastic gradient descent without momentum."""
-    return torch.optim.SGD(
-        _apart(parameters),
-        lr=params["learning_rate"],
-        weight_decay=params.get("weight_decay", 0.0),
-        **switches,
-    )
-
-
-def momentum(parameters, params, **switches):
-    """Stochastic gradient descent with momentum."""
-    return torch.optim.SGD(
-        _apart(parameters),
-        lr=params["learning_rate"],
-        momentum=params["momentum"],
-        weight_decay=params.get("weight_decay", 0.0),
-        **switches,
-    )
-
-
-def adam(parameters, params, **switches):
-    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
-    return torch.optim.Adam(
-        _apart(parameters),
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-        **{"fused": True, **switches},
-    )
-
-
-def adamw(parameters, params, **switches):
-    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
-    weights = list(parameters)
-    matrices = _apart(w for w in weights if w.dim() > 1)
-    groups = [{**each, "weight_decay": params["weight_decay"]} for each in matrices]
-    groups += [{**each, "weight_decay": 0.0} for each in _apart(w for w in weights if w.dim() <= 1)]
-    return torch.optim.AdamW(
-        groups,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-        **{"fused": True, **switches},
-    )
-
+OPTIMIZERS = optimizers_of(torch.optim, _apart, fused=True)
+"""Name -> maker from parameters of a network and of its workload."""
 
 _STATES = ("exp_avg", "exp_avg_sq")
 
@@ -103,7 +60,3 @@ def kept_in(optimizer):
     """The type of the optimiser's states as cases name it; of several, all of them."""
     types = {state[name].dtype for state in optimizer.state.values() for name in _STATES}
     return " ".join(sorted({torch.bfloat16: "bf16", torch.float32: "fp32"}[each] for each in types))
-
-
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
-"""Name -> maker from parameters of a network and of its workload."""

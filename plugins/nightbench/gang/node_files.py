@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import errno
 import json
 import logging
@@ -256,7 +257,8 @@ class NodeFiles(ABC):
     async def _begin(self) -> _Program:
         process = await self.start([self._python, "-ISuc", _RUN_FILES])
         try:
-            process.stdin.write(base64.b64encode(_program_text()) + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # it has ended: `begun` raises why
+                process.stdin.write(base64.b64encode(_program_text()) + b"\n")
             await self.begun(process, self._python)
             try:
                 await self.begun(process, self._python, READY)
@@ -295,7 +297,7 @@ class NodeFiles(ABC):
 @dataclass(frozen=True)
 class _Answer:
     value: Any
-    """What was asked for, or the error."""
+    """The requested content, or the error."""
     number: int | None
     """The number of the error."""
     content: bytes

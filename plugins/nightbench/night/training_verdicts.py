@@ -31,14 +31,13 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     """
     if plan.policy.training == "off":
         return {}
-    run = plan.run
     cases = {case.planned.case_id: case for case in plan.cases}
     tonight: dict[str, TrainingNight] = {}
     past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
     speeds: dict[str, float] = {}
     speeds_before: dict[str, list[float]] = {case_id: [] for case_id in cases}
     for case_id, is_tonight, speed, night in warehouse.series.training_nights(
-        list(cases), run.cluster, run.run_id, run.started_at, NIGHTS_COMPARED, PROVED_NIGHTS
+        list(cases), plan.run, NIGHTS_COMPARED, PROVED_NIGHTS
     ):
         if is_tonight:
             tonight[case_id], speeds[case_id] = night, speed
@@ -87,7 +86,7 @@ def with_training(verdict: Verdict, training: TrainingVerdict | None) -> Verdict
     sentence = verdict.sentence
     if training.kind is TrainingKind.CHANGED and verdict.kind is VerdictKind.IMPROVED:
         sentence = (
-            f"{training.sentence} The speed cannot be compared with earlier nights. {sentence}"
+            f"{training.sentence} So the speed cannot be compared with earlier nights. {sentence}"
         )
     return replace(
         verdict,

@@ -86,13 +86,7 @@ class SeriesRepository(Repository):
         return found
 
     def training_nights(
-        self,
-        case_ids: Sequence[str],
-        cluster: str,
-        run_id: str,
-        before: datetime,
-        max_nights: int,
-        max_changed: int,
+        self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
     ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
         """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
         # Most nights of a series repeat the losses of another: each text is parsed once.
@@ -100,9 +94,9 @@ class SeriesRepository(Repository):
         for case_id, is_tonight, throughput, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
-            cluster=cluster,
-            run_id=run_id,
-            before=before,
+            cluster=run.cluster,
+            run_id=run.run_id,
+            before=run.started_at,
             max_nights=max_nights,
             max_changed=max_changed,
         ):

@@ -186,8 +186,8 @@ class ExperimentApi:
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _may_manage(row, user):
             raise Refused(
-                f"{row['name']} was requested by {row['requested_by']}: "
-                f"an operator may {action} it."
+                f"{row['name']} was requested by {row['requested_by']}: only this user or an "
+                f"operator may {action} it."
             )
         if action == "profile":
             try:
@@ -232,7 +232,7 @@ class ExperimentApi:
                 where = self._comparing.cluster(cluster)
             except UserError as error:
                 log.warning("%s", error)
-                why = f"there is no cluster {cluster} any more, or its file is wrong"
+                why = f"the cluster {cluster} no longer exists, or its file has an error"
                 for row in mine:
                     number = row["experiment_id"]
                     found[number] = Planned(number, None, None, why), None

@@ -250,7 +250,6 @@ def _cell(value: Any) -> Any:
 
 
 def _utc(moment: datetime | None) -> datetime | None:
-    """Return a bound with a zone."""
     if moment is None:
         return None
     try:

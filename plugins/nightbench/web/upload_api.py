@@ -64,7 +64,7 @@ class UploadApi:
                     digest.update(chunk)
                     await run_in_threadpool(beside.write, chunk)
             except OSError as error:
-                raise HTTPException(507, f"Cannot be kept: {error.strerror}") from error
+                raise HTTPException(507, f"The wheel cannot be stored: {error.strerror}") from error
             if digest.hexdigest() != sha256:
                 raise BadInput(
                     f"sha256: found {digest.hexdigest()} of {size} bytes; expected {sha256}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +14,7 @@ from functools import partial
 from statistics import median
 from unittest.mock import patch
 
+import psutil
 from tests.performance.warehouse.history import (
     FACTS,
     STATEMENT_TIMEOUT_S,
@@ -63,7 +65,8 @@ ROW_BY_ROW = 100
 def measure_night(history: History) -> Iterator[Figure]:
     """Load tonight and judge it, each once; yield the figures, with the rows that were stored.
 
-    It is judged two runs at a time, `ROUNDS` times with and without its losses.
+    It is judged two runs at a time, `ROUNDS` times with and without its losses. `_cpu` is the time
+    that the processors need for it, which other work hardly changes.
     `load_night_row_by_row` loads a part of the largest run again, under another name.
     """
     with closing(history.connect()) as connection:
@@ -87,16 +90,16 @@ def measure_night(history: History) -> Iterator[Figure]:
     without = [replace(plan, policy=off) for plan in run_plans]
     # In turn, so that other work slows both; the first round reads without a cache.
     turns = {"judge_night_without_training": without, "judge_night": run_plans}
-    spent: dict[str, list[float]] = {name: [] for name in turns}
+    spent: dict[str, list[float]] = defaultdict(list)
     for _ in range(1 + ROUNDS):
         for name, judged in turns.items():
-            _say(f"{name}: {len(judged)} runs")
             began = time.perf_counter()
             found = in_processes(partial(_judge, history), judged)
             spent[name].append(_since(began))
-            verdicts = [verdict for each in found for verdict in each]
+            spent[f"{name}_cpu"].append(round(1000 * sum(cpu_s for _, cpu_s in found), 3))
+            verdicts = [verdict for each, _ in found for verdict in each]
+            _say(f"{name}: {spent[name][-1]} ms, {spent[f'{name}_cpu'][-1]} of CPU")
     for name, milliseconds in spent.items():
-        _say(f"{name}: {milliseconds}")
         yield Figure(name, median(milliseconds[1:]), len(verdicts), False)
     if not all(verdict.training is TrainingKind.SAME for verdict in verdicts if verdict.value):
         raise UserError("A case trains otherwise than its nights: losses were not compared.")
@@ -107,9 +110,21 @@ def measure_night(history: History) -> Iterator[Figure]:
     yield Figure("judge_night_with_alerts", _since(began), len(verdicts), False)
 
 
-def _judge(history: History, plan: RunPlan) -> Sequence[Verdict]:
+def _judge(history: History, plan: RunPlan) -> tuple[Sequence[Verdict], float]:
+    """Judge a run; return the verdicts, and the CPU time here and in PostgreSQL."""
     with closing(history.connect()) as connection:
-        return judge_and_store(Warehouse(connection), plan).verdicts
+        began = _cpu_s(connection)
+        verdicts = judge_and_store(Warehouse(connection), plan).verdicts
+        return verdicts, _cpu_s(connection) - began
+
+
+def _cpu_s(connection: Connection) -> float:
+    """Return the CPU time of this process, of its children and of its process of PostgreSQL."""
+    own = psutil.Process()
+    server = psutil.Process(connection.info.backend_pid)
+    ended = own.cpu_times().children_user + own.cpu_times().children_system
+    times = [each.cpu_times() for each in (own, server, *own.children(recursive=True))]
+    return float(ended + sum(each.user + each.system for each in times))
 
 
 def _load(warehouse: Warehouse, nights: Sequence[LoadBatch]) -> None:
