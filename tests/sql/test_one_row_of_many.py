@@ -103,7 +103,7 @@ DAMAGED = [
     ("repeat.reasons", [NEWER]),
     ("alert_cause.evidence", [{"text": "x", "rival": "newer"}]),
     ("alert_cause.evidence", ["text"]),
-    ('"case".axes', {"scale": {}}),
+    ('"case".axes', {"workload": "w", "framework": "f", "strategy": "single", "scale": {}}),
     ("experiment.request", {}),
     ("experiment.request", {"case_id": 7, "good": "1.0", "bad": "1.4"}),
     ("experiment.result", {"steps": [None]}),
@@ -168,7 +168,7 @@ JUDGED = [
     ("experiment.result", {"outcome": "confirmed", "ratio": "x"}),
     ("node_preflight.findings", [None]),
     ("node_event.reasons", [7]),
-    ('"case".axes', {"scale": {}}),
+    ('"case".axes', {"workload": "w", "framework": "f", "strategy": "single", "scale": {}}),
 ]
 
 
