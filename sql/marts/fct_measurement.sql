@@ -1,5 +1,6 @@
 -- Grain: one row per series (case on a cluster) and run: the median over its good repeats.
 -- Only measurements that ended ok and passed every check that must not fail.
+-- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view marts.fct_measurement as
 select
     s.case_id,

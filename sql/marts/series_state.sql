@@ -33,6 +33,8 @@ full join marts.noisy_series as n
 
 comment on view marts.series_state is
 'One row per series with a live alert, a drift, or noise because of which no alert opens';
+comment on column marts.series_state.alert_verdict is
+'Kind of the live alert: regressed, training_changed, failed, unavailable or missing';
 comment on column marts.series_state.drift is
 'Relative change of a series that drifts; no night of it is a regression';
 comment on column marts.series_state.noisy is 'Why it is noisy; null where it is not';

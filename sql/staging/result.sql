@@ -1,5 +1,6 @@
 -- Grain: one row per run and planned case, with what came of it: the last generation, quarantined
 -- or not; `status` is null where nothing came.
+-- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view staging.result as
 select
     p.run_key,

@@ -1,4 +1,5 @@
 -- Grain: one row per series: a case, with all its axes, on a cluster.
+-- `axes of c`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view staging.series as
 select
     s.series_key,

@@ -135,7 +135,7 @@ def logs(
         typer.Option(help="Trainer's number, or process name. [default: the failed one]"),
     ] = None,
 ) -> None:
-    """Show the end of a service's log or, with --run, the whole log of a rank."""
+    """Show the end of a service's log or, with --run, the last 256 kB of a rank's log."""
     from nightbench.local import logfiles
 
     if run is not None:

@@ -230,9 +230,19 @@ SPOILED = {
         RECORD, SUMMARY, set(), "trainer-1: third step: loss 6.5, on a CPU 6.6",
     ),
     "loss_falls": (
-        CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(), "lower by -0.3"
+        CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(),
+        "the loss of the first batch is higher by 0.3 after the window",
     ),
 }  # fmt: skip
+
+
+def test_a_loss_without_the_first_batch_again_is_compared_with_the_window():
+    record = replace(RECORD, ranks=tuple(replace(r, loss_again=None) for r in RANKS))
+    summary = replace(SUMMARY, loss_first=6.0, loss_median=6.25)
+    found = [r for r in check_repeats(CONTEXT, [record], [summary]) if r.check == "loss_falls"]
+    assert [(each.success, each.observed) for each in found] == [
+        (False, "the median loss of the window is higher by 0.25 than the loss of the first step")
+    ]
 
 
 @pytest.mark.parametrize(

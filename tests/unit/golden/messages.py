@@ -167,8 +167,8 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.ENDED_AS: ("", "timeout", ""),
     ReasonCode.CHECK_FAILED: (
         "loss_falls",
-        "lower by -0.015",
-        "the loss of the first batch is lower after the window than before training",
+        "the loss of the first batch is higher by 0.015 after the window",
+        "training lowers the loss",
     ),
     ReasonCode.PREFLIGHT_FAILED: ("disk", "0 free", "5 GB"),
     ReasonCode.PREFLIGHT_CLEAN: ("", "", ""),

@@ -203,7 +203,7 @@ function Log({ path, chosen, choose }: Props) {
             <>
               {log.is_cut && (
                 <Text color="fg.muted" fontSize="sm" mt={1}>
-                  Its last lines; the command below shows the whole log.
+                  Its last lines; the command below shows up to the last 256 kB.
                 </Text>
               )}
               <Output label={`Log of ${log.process}`}>{log.text || "The log is empty."}</Output>
