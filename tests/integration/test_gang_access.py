@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import getpass
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -296,6 +297,20 @@ async def test_a_server_that_allows_no_session_is_named(tmp_path):
             with pytest.raises(NodeUnreachable, match="MaxSessions"):
                 await transport.run(["true"])
         assert transport._more == [], "connections without a session are closed"
+        await transport.close()
+
+
+async def test_the_end_of_the_file_program_does_not_end_a_command(tmp_path):
+    with server(tmp_path / "one", "127.0.0.6") as one:
+        transport = SshTransport(one.target())
+        pid = int((await transport.read("/proc/self/stat") or b"").split()[0])
+        running = asyncio.create_task(transport.run(["sleep", "2"]))
+        await asyncio.sleep(0.5)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(NodeUnreachable, match=r"could not look at /tmp: .* \(exit -9\)"):
+            await transport.exists("/tmp")
+        assert await transport.exists("/tmp")
+        assert (await running).exit == 0
         await transport.close()
 
 

@@ -109,7 +109,7 @@ def test_a_bundle_says_what_was_measured_and_how_to_do_it_again(run, tmp_path):
 
 def test_a_case_of_several_nodes_says_that_one_machine_will_not_do(run, tmp_path):
     folder, said = bundle(tmp_path, run.run_id, TWO_NODES)
-    assert "it needs 2 nodes" in said
+    assert "the case needs 2 nodes" in said
     assert not (folder / "export.json").exists()
     assert (
         "This archive alone is not enough: the case needs 2 nodes"

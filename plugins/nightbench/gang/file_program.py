@@ -2,8 +2,8 @@
 
 Sent to the node as text and run there, on Python 3.7 or newer, before anything is shipped: it
 imports nothing but the standard library. Each line of input is a request, each line of output its
-answer: `{"value": ...}`, or `{"errno": 28, "error": "No space left on device"}`. Bytes of a file
-follow a line that has their number as `bytes`.
+answer: `{"value": ...}`, or `{"errno": 28, "error": "No space left on device"}`. Bytes of a file,
+and the names in a folder, follow a line that has their number as `bytes`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ def answer(request: dict[str, Any], content: bytes) -> Any:
     """Return what a request asks for; paths are UTF-8, whatever the node's locale."""
     path = request["path"].encode()
     what = request["do"]
-    if what == "exists":
-        return os.path.exists(path)
     if what == "size":
         return os.path.getsize(path)
     if what == "listdir":
-        return sorted(name.decode(errors="replace") for name in os.listdir(path))
+        return b"\0".join(sorted(os.listdir(path)))
     if what == "mkdir":
         return os.mkdir(path)
     if what == "makedirs":
@@ -64,8 +62,9 @@ def main() -> None:
         try:
             value = answer(request, source.read(request.get("bytes", 0)))
             found: dict[str, Any] = {"value": value}
-        except OSError as error:
-            found = {"errno": error.errno, "error": error.strerror or str(error)}
+        except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+            number = getattr(error, "errno", None) or errno.EINVAL
+            found = {"errno": number, "error": getattr(error, "strerror", None) or str(error)}
         piece = found.pop("value") if isinstance(found.get("value"), bytes) else b""
         sink.write(json.dumps(dict(found, bytes=len(piece))).encode() + b"\n" + piece)
         sink.flush()

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -31,8 +30,9 @@ from nightbench.gang.process import Completed, RemoteProcess
 MIN_BYTES_PER_S = 100_000
 """A slower upload has stalled."""
 
-PIECE_BYTES = 4 << 20
-"""Bytes of a file in one request."""
+PIECE_BYTES = 1 << 20
+"""Bytes of a file in one request: other requests wait for it, and nodes that share a disk see a
+slow upload grow."""
 
 MARK = "nightbench: output follows"
 """Printed on a line of its own before a command's output; text before it comes from login files
@@ -42,6 +42,9 @@ BEGIN = f'echo; echo "{MARK}"; exec "$@"'
 
 AT_ONCE = 4
 """Pieces of a file that travel while the node writes others."""
+
+ABSENT = (errno.ENOENT, errno.ENOTDIR)
+"""Numbers of the errors for a path at which there is nothing."""
 
 READY = "nightbench: files"
 """Printed by the program before its first answer."""
@@ -88,12 +91,7 @@ class NodeFiles(ABC):
 
     async def read(self, path: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
-        found = b""
-        while (piece := await self._piece(path, len(found), PIECE_BYTES)) is not None:
-            found += piece
-            if len(piece) < PIECE_BYTES:
-                return found
-        return None
+        return await self._piece(path, 0, -1)  # at once: another may replace the file
 
     async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
         """Append a file of so many bytes to an open one, piece by piece."""
@@ -126,9 +124,9 @@ class NodeFiles(ABC):
             folder, name = posixpath.split(path)
             # One name for one content, so that another attempt resumes it.
             beside = posixpath.join(folder, f".{name}.{digest[:12]}.part")
-            there = await self._ask(what, "size", beside, expected=(errno.ENOENT,))
+            there = await self._ask(what, "size", beside, expected=ABSENT)
             # The end may have holes after a crash of the node.
-            begun = 0 if there.failed else max(0, min(there.value, size) - PIECE_BYTES)
+            begun = 0 if there.failed else max(0, min(there.value, size) - AT_ONCE * PIECE_BYTES)
         if begun:
             said = "node %s: upload of %s resumes at %.1f MB"
             log.info(said, self.node, source.name, begun / 1e6)
@@ -138,7 +136,7 @@ class NodeFiles(ABC):
                 await self.run(["rm", "-f", beside], timeout_s=FILE_TIMEOUT_S)
                 raise RemoteFailure.of(self, f"{path} was damaged in transit; try again")
             await self._finish(what, beside, path, mode, size)
-        except RemoteFailure:
+        except (RemoteFailure, DiskFull):
             # Another controller that uploads the same content may have renamed the part file.
             if digest is None or not await self.exists(path):
                 raise
@@ -146,17 +144,16 @@ class NodeFiles(ABC):
     async def _send(self, what: str, source: Path, beside: str, begin: int, size: int) -> None:
         with source.open("rb") as file:
             file.seek(begin)
-            while pieces := [
-                piece
-                for _ in range(AT_ONCE if begin else 1)  # The first one makes the file.
-                if (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or begin == 0
-            ]:
-                places = accumulate(map(len, pieces), initial=begin)
-                found = zip(places, pieces, strict=False)
-                await asyncio.gather(*(self._write(what, beside, *each, size) for each in found))
-                begin += sum(map(len, pieces))
-                if size == 0:
-                    break
+            if begin == 0:  # this piece makes the file
+                first = await asyncio.to_thread(file.read, PIECE_BYTES)
+                await self._write(what, beside, 0, first, size)
+            while block := await asyncio.to_thread(file.read, AT_ONCE * PIECE_BYTES):
+                begin = file.tell() - len(block)
+                writes = (
+                    self._write(what, beside, begin + n, block[n : n + PIECE_BYTES], size)
+                    for n in range(0, len(block), PIECE_BYTES)
+                )
+                await asyncio.gather(*writes)
 
     async def _is_whole(self, path: str, digest: str) -> bool:
         """Tell whether its sha256 is right (true where the node has no sha256sum)."""
@@ -180,12 +177,12 @@ class NodeFiles(ABC):
 
     async def exists(self, path: str) -> bool:
         """Return whether there is a file or a folder."""
-        return bool((await self._ask(f"look at {path}", "exists", path)).value)
+        return not (await self._ask(f"look at {path}", "size", path, expected=ABSENT)).failed
 
     async def listdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none where there is no such folder."""
-        answer = await self._ask(f"list {path}", "listdir", path, expected=(errno.ENOENT,))
-        return [] if answer.failed else list(answer.value)
+        answer = await self._ask(f"list {path}", "listdir", path, expected=ABSENT)
+        return [name.decode(errors="replace") for name in answer.content.split(b"\0") if name]
 
     async def free_space(self, path: str) -> tuple[int | None, str | None]:
         """Return the free bytes at a path, and its nearest folder if that is not writable."""
@@ -217,14 +214,13 @@ class NodeFiles(ABC):
 
     async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
         """Return a piece of a file; None where there is no file."""
-        absent = (errno.ENOENT,)
         answer = await self._ask(
-            f"read {path}", "read", path, expected=absent, begin=begin, size=size
+            f"read {path}", "read", path, expected=ABSENT, begin=begin, size=size
         )
         return None if answer.failed else answer.content
 
     async def _write(self, what: str, path: str, begin: int, piece: bytes, need: int) -> None:
-        limit_s = FILE_TIMEOUT_S + len(piece) / MIN_BYTES_PER_S
+        limit_s = FILE_TIMEOUT_S + AT_ONCE * len(piece) / MIN_BYTES_PER_S
         await self._ask(what, "write", path, limit_s, need=need, content=piece, begin=begin)
 
     async def _finish(self, what: str, beside: str, path: str, mode: int | None, size: int) -> None:
@@ -245,17 +241,22 @@ class NodeFiles(ABC):
         request = {"do": do, "path": path, "bytes": len(content), **more}
         async with self.guard(what, limit_s):
             await self.reach()
+        program = await self._running()
         async with self.guard(what, limit_s):
-            async with self._beginning:
-                if self._program is None or self._program.process.is_closing():
-                    self._program = await self._begin()
-            answer = await self._program.ask(request, content)
+            answer = await program.ask(request, content)
         if answer.number in (None, *expected):
             return answer
         raise await self._file_error(what, do, path, answer, need)
 
+    async def _running(self) -> _Program:
+        """Return the program; start it if it does not run."""
+        async with self._beginning, self.guard(f"begin {self._python}", FILE_TIMEOUT_S):
+            if self._program is None or self._program.process.is_closing():
+                self._program = await self._begin()
+            return self._program
+
     async def _begin(self) -> _Program:
-        process = await self.start([self._python, "-ISuc", _RUN_FILES])
+        process = await self.start([self._python, "-ISc", _RUN_FILES])
         try:
             with contextlib.suppress(BrokenPipeError):  # it has ended: `begun` raises why
                 process.stdin.write(base64.b64encode(_program_text()) + b"\n")
@@ -274,7 +275,7 @@ class NodeFiles(ABC):
         self, what: str, do: str, path: str, answer: _Answer, need: int
     ) -> RemoteFailure | DiskFull:
         """Return the error for a failed file operation."""
-        if do in ("read", "listdir", "exists", "size"):
+        if do in ("read", "listdir", "size"):
             return RemoteFailure.of(self, f"could not {what}: {answer.value}")
         full = answer.number in (errno.ENOSPC, errno.EDQUOT)
         free, locked = await self.free_space(path)
@@ -285,7 +286,7 @@ class NodeFiles(ABC):
                 "(read-only, or no rights). Choose another environments.root in the "
                 "cluster's YAML, or repair the folder",
             )
-        if full or (free is not None and free <= max(need, 1 << 20)):
+        if full or (answer.number == errno.EIO and free is not None and free <= max(need, 1 << 20)):
             return DiskFull.of(
                 self,
                 f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
@@ -326,14 +327,16 @@ class _Program:
     async def _read(self) -> _Answer:
         async with self._turn:
             document = as_document(await self.process.stdout.readline())
-            try:
+            with contextlib.suppress(asyncio.IncompleteReadError):
                 if document is not None:
                     piece = await self.process.stdout.readexactly(document["bytes"])
                     value = document.get("value", document.get("error"))
                     return _Answer(value, document.get("errno"), piece)
-            except asyncio.IncompleteReadError:
-                document = None
-        raise ConnectionResetError("the file program ended without an answer")
+            said = (await self.process.stderr.read()).decode(errors="replace").strip()
+            await self.process.wait_closed()
+        status = self.process.returncode
+        kind = ConnectionResetError if status is None else EOFError
+        raise kind(f"the file program ended without an answer (exit {status}): {said[-500:]}")
 
 
 @cache

@@ -165,6 +165,8 @@ class SshTransport(Transport):
                 f"no new channel ({error.reason}) to {what}. Its sshd refuses sessions over "
                 f"{1 + len(self._more)} connections: see MaxSessions in its sshd_config",
             ) from error
+        except EOFError as error:  # the program ended, not the connection
+            raise NodeUnreachable.of(self, f"could not {what}: {error}") from error
         except LOST as error:
             self._drop()
             raise NodeUnreachable.of(

@@ -2,14 +2,9 @@
 
 from datetime import datetime
 
+from nightbench.web.api_model import ApiModel
 from nightbench.web.experiment_models import BisectSearch
-from nightbench.web.ui_models import (
-    AlertHead,
-    ApiModel,
-    DriftingSeries,
-    NoisySeries,
-    SeriesAlert,
-)
+from nightbench.web.ui_models import AlertHead, DriftingSeries, NoisySeries, SeriesAlert
 
 
 class AlertRow(AlertHead, SeriesAlert):

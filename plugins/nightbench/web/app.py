@@ -22,6 +22,7 @@ from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
+from nightbench.web.api_model import ApiModel
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
 from nightbench.web.comparison_api import ComparisonApi
 from nightbench.web.documentation import documentation
@@ -40,7 +41,7 @@ from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
-from nightbench.web.ui_models import ApiModel, SeriesHistory, SeriesPage
+from nightbench.web.ui_models import SeriesHistory, SeriesPage
 from nightbench.web.upload_api import UploadApi, UploadedWheel
 
 STATIC = Path(__file__).resolve().parent / "static"

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import Query
 
 from nightbench.warehouse.pages import OpenPages
+from nightbench.web.api_model import ApiModel, Figures, Word
 from nightbench.web.ui_api import csv_response
-from nightbench.web.ui_models import ApiModel, Figures
 
 Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
 """Side `other` compared with side `one`; unclear if the interval of the ratio contains 1."""
@@ -16,8 +16,8 @@ Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
 class OverviewCell(ApiModel):
     """A workload in a framework line: all its series, and what is published of it."""
 
-    workload: str
-    framework: str
+    workload: Word
+    framework: Word
     series: int
     """Number of cases with a median."""
     compared: int

@@ -24,6 +24,7 @@ from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import json_response, sent
+from nightbench.web.api_model import first_readable
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
     BisectSearch,
@@ -37,7 +38,6 @@ from nightbench.web.experiment_models import (
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
 from nightbench.web.run_api import OpenSpool
-from nightbench.web.ui_models import first_readable
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from nightbench.warehouse.repository import Row
-from nightbench.web.ui_models import ApiModel, or_else
+from nightbench.web.api_model import ApiModel, or_else
 
 
 class ExperimentItem(ApiModel):

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, RunHead, Utilisation
+from nightbench.web.api_model import ApiModel, Word
+from nightbench.web.ui_models import RunHead, Utilisation
 
 
 class RunRow(RunHead):
@@ -57,7 +58,7 @@ class RunCase(Utilisation):
     alert_change: float | None
     noisy: str | None
     drift: float | None
-    framework: str
+    framework: Word
     python: str | None
     """Python version of the ranks; all versions if ranks differ."""
 

@@ -17,10 +17,10 @@ from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
+from nightbench.web.api_model import ApiModel
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
-    ApiModel,
     AxisValues,
     LossCurve,
     Morning,
