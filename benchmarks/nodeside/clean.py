@@ -139,7 +139,7 @@ def _mtime(path: str, otherwise: str | None = None) -> float:
 
 
 def _size(path: str) -> int:
-    total = 0
+    total = os.lstat(path).st_size if os.path.isfile(path) else 0
     for folder, _, names in os.walk(path):
         for name in names:
             found = os.lstat(os.path.join(folder, name))

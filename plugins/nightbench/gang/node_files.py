@@ -40,8 +40,8 @@ MARK = "nightbench: output follows"
 BEGIN = f'echo; echo "{MARK}"; exec "$@"'
 
 AT_ONCE = 4
-"""Pieces of a file that travel at once: enough for a fast line of some distance, and so few that a
-small request behind them is answered in time over the slowest one."""
+"""Pieces of a file that travel at once. More would keep small requests waiting too long over a slow
+line."""
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
 """Numbers of the errors for a path at which there is nothing."""
