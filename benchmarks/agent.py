@@ -4,21 +4,16 @@ Every verb prints one JSON document and exits 0; on failure it prints {"error": 
 non-zero. Its modules are in `nodeside/`; benchmarks/README.md describes the contract.
 """
 
-# ruff: noqa: E402 - the path is set before anything is imported from it
 from __future__ import annotations
 
 import os
 import sys
 
 # A user's PYTHONPATH, maybe for another Python, hides no module that the agent imports.
-sys.path[:] = [
-    os.path.dirname(os.path.abspath(__file__)),
-    *(
-        each
-        for each in sys.path
-        if __name__ != "__main__" or each not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    ),
-]
+if __name__ == "__main__":
+    _users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [each for each in sys.path if each not in _users]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import argparse
 import importlib

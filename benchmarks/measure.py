@@ -68,8 +68,8 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
     while wanted:
         _steps(task, runtime, recorder, "window", wanted, marks)
         runtime.device_sync()
-        # Read before the ranks agree: what that takes is no part of the window unless it goes on,
-        # and then it is a part of the next lap as well.
+        # Read before the ranks agree. The time to agree is outside the window, unless more steps
+        # follow: then it counts in the next lap.
         measured.close_s = time.monotonic()
         elapsed_s = measured.close_s - measured.open_s
         wanted = _steps_missing(protocol, elapsed_s, len(marks) - 1, agree)

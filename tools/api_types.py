@@ -14,6 +14,7 @@ from nightbench.web import (
     run_models,
     ui_models,
 )
+from nightbench.web.api_model import ApiModel
 
 MODELS = (ui_models, alert_models, compare_api, experiment_models, run_models)
 
@@ -26,8 +27,8 @@ def typescript() -> str:
         value
         for module in MODELS
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ui_models.ApiModel)
-    } - {ui_models.ApiModel}
+        if isinstance(value, type) and issubclass(value, ApiModel)
+    } - {ApiModel}
     ordered = sorted(models, key=lambda model: model.__name__)
     _, document = models_json_schema([(model, "serialization") for model in ordered])
     parts = ["// Made from plugins/nightbench/web/ui_models.py by `make ui`.\n"]

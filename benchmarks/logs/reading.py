@@ -43,8 +43,6 @@ from logs.steps import State, last_run, number_steps
 from logs.templates import TemplateFormat
 from logs.writers import OTHER_PROCESS, chosen_writer, tags_of
 
-MOST_EXAMINED = 5_000
-"""Lines of a log without a step that are compared with other formats."""
 MOST_DAMAGED = 0.1
 """Part of the lines that may be left out; one of them always may."""
 
@@ -211,25 +209,20 @@ def _refuse_damage(
     lines: Sequence[str],
 ) -> None:
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
-    of_another = not kept and not set(left_out) - {CUT_OFF, DAMAGED}
-    advice = _other_formats(name, lines[-MOST_EXAMINED:]) if of_another else ""
-    if not kept and not lost:
-        raise LogError(
-            "no line of it states a step; expected {} ({}){}".format(name, module.TITLE, advice)
+    if kept and lost <= max(1, MOST_DAMAGED * (lost + kept)):
+        return
+    said = "no line of it states a step; expected {} ({})".format(name, module.TITLE)
+    if lost:
+        whys = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
+        said = "{} of {} lines that state a step cannot be read ({}){}; expected at most {:.0%}"
+        said = said.format(lost, lost + kept, whys, first, MOST_DAMAGED)
+    if not kept and name != "regex" and not set(left_out) - {CUT_OFF, DAMAGED}:
+        others = {
+            each: format_named(each).MARKER for each in names() if each not in (name, "regex")
+        }
+        found = Counter(n for n in others for line in lines[-5_000:] if others[n].search(line))
+        said += (
+            ". Lines look like " + " or ".join(n for n, _ in found.most_common(2)) if found else ""
         )
-    if not kept or lost > max(1, MOST_DAMAGED * (lost + kept)):
-        said = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
-        raise LogError(
-            "{} of {} lines that state a step cannot be read ({}){}; expected at most "
-            "{:.0%}{}".format(lost, lost + kept, said, first, MOST_DAMAGED, advice)
-        )
-
-
-def _other_formats(name: str, lines: Sequence[str]) -> str:
-    """Name the formats that lines look like, and the one that reads any line."""
-    if name == "regex":
-        return ""
-    others = {each: format_named(each).MARKER for each in names() if each not in (name, "regex")}
-    found = Counter(other for other in others for line in lines if others[other].search(line))
-    looks = ". Lines look like {}".format(" or ".join(n for n, _ in found.most_common(2)))
-    return "{}. The format regex reads any line with a --pattern".format(looks if found else "")
+        said += ". The format regex reads any line with a --pattern"
+    raise LogError(said)

@@ -47,8 +47,11 @@ comment on view marts.control_history is
 'One row per control measurement, with the median of up to ten earlier ones on the same node';
 comment on column marts.control_history.ratio is
 'median / median_before: a slow node is below 1 here, a slow framework is not';
+comment on column marts.control_history.n is
+'Number of values of this control measurement; their median is `median`';
 comment on column marts.control_history.run_id is
-'The run that it was for; null where a person looked';
+'Run of the control measurement; null if a user requested it';
 comment on column marts.control_history.median_before is
 'Median of up to ten control measurements before it; null for the first';
-comment on column marts.control_history.nights_before is 'How many those are';
+comment on column marts.control_history.nights_before is
+'Number of control measurements that median_before covers';

@@ -26,7 +26,7 @@ left join raw.cluster as c on u.cluster = c.cluster;
 
 comment on view marts.dim_cluster is
 'One row per cluster; the description is null where only imported results name it';
-comment on column marts.dim_cluster.nodes is 'How many nodes it has';
-comment on column marts.dim_cluster.runs is 'Runs that were planned on it';
-comment on column marts.dim_cluster.first_run_at is 'Start of the first of them';
-comment on column marts.dim_cluster.last_run_at is 'Start of the newest of them';
+comment on column marts.dim_cluster.nodes is 'Number of nodes of the cluster';
+comment on column marts.dim_cluster.runs is 'Number of runs that were planned on the cluster';
+comment on column marts.dim_cluster.first_run_at is 'Start of the first run on the cluster';
+comment on column marts.dim_cluster.last_run_at is 'Start of the newest run on the cluster';

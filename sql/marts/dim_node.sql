@@ -49,6 +49,6 @@ comment on column marts.dim_node.node is 'The node';
 comment on column marts.dim_node.state is 'ok or quarantined';
 comment on column marts.dim_node.faults_in_a_row is 'Faults in a row up to now';
 comment on column marts.dim_node.last_preflight_run_id is
-'Run that it was looked at for; null where a person looked';
+'Run whose preflight checked the node; null if a user checked it';
 comment on column marts.dim_node.last_complaints is
 'Findings of the last preflight, each with device and fault';

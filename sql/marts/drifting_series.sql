@@ -17,4 +17,4 @@ from marts.fct_drift
 where over_at is null;
 
 comment on view marts.drifting_series is
-'One row per series that creeps now; no night of it is a regression';
+'One row per series that drifts now; no night of it is a regression';

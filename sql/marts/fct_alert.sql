@@ -119,34 +119,38 @@ comment on column marts.fct_alert.metric is
 'Metric of the alert, by its column in marts.fct_measurement: value and baseline refer to it. '
 'training: the losses';
 comment on column marts.fct_alert.first_bad_run_id is
-'First night at the new level, by the verdict that opened it, otherwise by its cause';
-comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
+'First night at the new level, according to the verdict that opened the alert, otherwise '
+'according to its cause';
+comment on column marts.fct_alert.last_good_run_id is
+'Last good night before the change, according to the same source as first_bad_run_id';
 comment on column marts.fct_alert.change is 'value / baseline - 1 of the latest night';
 comment on column marts.fct_alert.change_low is
-'With change_high the 90 % interval of level_change';
+'Lower end of the 90 % interval of level_change';
 comment on column marts.fct_alert.notified_at is
-'When its news was sent, or found to have no channel; null: still to be sent';
+'Time at which the message was sent, or found to have no channel; null if it is not sent yet';
 comment on column marts.fct_alert.notified_change is
 'Change that was notified; null while the alert waits for its message';
 comment on column marts.fct_alert.notified_low is
-'The end of its 90 % interval with the larger drop';
+'End of the notified 90 % interval with the larger drop';
 comment on column marts.fct_alert.notified_high is
-'The other end: the larger increase, which is worse for joules and memory';
+'Other end of the notified 90 % interval, with the larger increase, which is worse for energy '
+'and memory';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
 comment on column marts.fct_alert.severity is
 'Severity of its group when a night was judged last; high if none was since it opened';
 comment on column marts.fct_alert.severity_because is 'Reason for the severity';
 comment on column marts.fct_alert.rank is 'Order of groups, the lowest first';
-comment on column marts.fct_alert.place is 'Order in its group, from 1: the worst first';
+comment on column marts.fct_alert.place is 'Order in its group, from 1 for the worst alert';
 comment on column marts.fct_alert.group_key is
-'The same for alerts of one cause; empty or null: the alert is not in a group';
+'Key that is equal for alerts of one cause; empty or null if the alert is not in a group';
 comment on column marts.fct_alert.confirmation is
-'Outcome of its newest confirmation: confirmed, not_confirmed or inconclusive; null: none yet';
+'Outcome of the newest confirmation: confirmed, not_confirmed or inconclusive; null before '
+'the first outcome';
 comment on column marts.fct_alert.confirmation_sentence is
 'The outcome in words, or why it was not measured again';
 comment on column marts.fct_alert.confirmation_ratio is
-'Candidate / last good build, throughput';
+'Throughput of the candidate / throughput of the last good build';
 comment on column marts.fct_alert.confirmation_low is
 'Lower end of the 95 % interval of confirmation_ratio';
 comment on column marts.fct_alert.confirmation_high is

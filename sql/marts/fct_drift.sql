@@ -25,4 +25,4 @@ comment on column marts.fct_drift.change is
 'Relative change from night since to night seen_at; below 0 is slower';
 comment on column marts.fct_drift.is_news is 'A drop of policy.min_change or more: notified once';
 comment on column marts.fct_drift.over_at is
-'Null while it lasts; else the night that ended it or replaced it by a newer row';
+'Null while the drift lasts; otherwise the night that ended it or replaced it by a newer row';

@@ -55,6 +55,6 @@ comment on column marts.fct_experiment.verdict is
 'compare: B is faster, same, slower or inconclusive; confirm and bisect: the outcome';
 comment on column marts.fct_experiment.profile is
 'State of the newest profile of a comparison; null: there is none';
-comment on column marts.fct_experiment.profile_why is 'Why that ended so';
+comment on column marts.fct_experiment.profile_why is 'Why the profile ended in its state';
 comment on column marts.fct_experiment.result is
 'The result, as the command of its kind prints it with --json; of a comparison with its profile';

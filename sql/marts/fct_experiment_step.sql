@@ -46,19 +46,20 @@ where e.kind = 'bisect' and e.result is not null;
 
 comment on view marts.fct_experiment_step is
 'One row per test of a bisect: two versions compared, and what the newer one is';
-comment on column marts.fct_experiment_step.number is 'From 1, in order';
+comment on column marts.fct_experiment_step.number is 'Number of the repeat, from 1, in order';
 comment on column marts.fct_experiment_step.kind is
 'check of both ends, search between them, or verify of the answer';
 comment on column marts.fct_experiment_step.version is 'Version that was tested';
 comment on column marts.fct_experiment_step.against is 'Version that it was compared with';
 comment on column marts.fct_experiment_step.comparison_id is
-'Its launches in the spool, below comparisons/';
+'Folder of its launches in the spool, below comparisons/';
 comment on column marts.fct_experiment_step.status is
-'running or ended; void: it ended before it had a result';
+'running, ended, or void (it ended before it had a result)';
 comment on column marts.fct_experiment_step.result is
 'good, bad, unsure or skipped; null until it has ended';
 comment on column marts.fct_experiment_step.why is 'Why it has this result';
-comment on column marts.fct_experiment_step.ratio is 'Throughput of version over against';
+comment on column marts.fct_experiment_step.ratio is
+'Throughput of version / throughput of against';
 comment on column marts.fct_experiment_step.low is 'Lower end of the 95 % interval of ratio';
 comment on column marts.fct_experiment_step.high is 'Upper end of the 95 % interval of ratio';
 comment on column marts.fct_experiment_step.rounds is 'Rounds that counted';
@@ -67,4 +68,4 @@ comment on column marts.fct_experiment_step.min_effect is
 'Smallest drop that makes the version bad';
 comment on column marts.fct_experiment_step.started_at is 'When it began';
 comment on column marts.fct_experiment_step.ended_at is 'When it ended; null before';
-comment on column marts.fct_experiment_step.spent_s is 'Seconds that it has measured';
+comment on column marts.fct_experiment_step.spent_s is 'Measuring time so far, seconds';

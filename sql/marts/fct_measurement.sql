@@ -1,5 +1,6 @@
 -- Grain: one row per series (case on a cluster) and run: the median over its good repeats.
 -- Only measurements that ended ok and passed every check that must not fail.
+-- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view marts.fct_measurement as
 select
     s.case_id,
@@ -62,21 +63,23 @@ where m.is_good;
 comment on view marts.fct_measurement is
 'One row per series (case_id, cluster) and run: medians that passed the checks';
 comment on column marts.fct_measurement.is_batch_found is
-'The case says max: batch_size_per_device is the largest that fitted in this run';
+'Whether the case has max: batch_size_per_device is then the largest batch that fitted in this run';
 comment on column marts.fct_measurement.minibatches_per_s is 'throughput / global_batch_size';
 comment on column marts.fct_measurement.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column marts.fct_measurement.tflops_per_device is
 'model_flops_per_s / trainers, in TFLOP/s';
 comment on column marts.fct_measurement.is_synthetic is
-'Measured with synthetic data: mark it whenever it is shown next to a published real-data value';
+'Whether the input data were synthetic; mark such a value if you show it next to a published '
+'value for real data';
 comment on column marts.fct_measurement.untried is
 'Why this configuration was untried on such devices. Do not quote it as what the line can do '
 'before it has passed the acceptance test of the cluster with this build and driver';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';
-comment on column marts.fct_measurement.is_imported is 'From a site''s older results';
+comment on column marts.fct_measurement.is_imported is
+'Whether the result was imported from older results';
 comment on column marts.fct_measurement.batch_size_per_device is
-'Samples in a step of one trainer; what was found where the case says max';
+'Samples in a step of one trainer; if the case has max, the batch size that was found';
 comment on column marts.fct_measurement.global_batch_size is 'Samples in a step of all trainers';
 comment on column marts.fct_measurement.definition_digest is
 'Digest of workload and protocol; a change starts a new segment of the history; null where unknown';

@@ -19,5 +19,6 @@ select
 from raw.night;
 
 comment on view marts.fct_night is
-'One row per suite and night that its schedule promised, and what came of it';
-comment on column marts.fct_night.cases_without is 'How many those are';
+'One row per suite and night that its schedule expects, with the state of the night';
+comment on column marts.fct_night.cases_without is
+'Number of control measurements that median_before covers';

@@ -25,3 +25,6 @@ inner join raw.run as r on p.run_id = r.run_id;
 
 comment on view marts.fct_night_pair is
 'One row per run, case and reference build that it was compared with; no result of a night';
+comment on column marts.fct_night_pair.n is
+'Number of pairs of launches, one of the night''s build and one of the reference build; `why` '
+'explains 0';

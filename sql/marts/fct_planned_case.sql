@@ -39,7 +39,7 @@ select
 from results as p;
 
 comment on view marts.fct_planned_case is
-'One row per run and planned case with what came of it: measured, or why not';
+'One row per run and planned case with its outcome: measured, or the reason why not';
 comment on column marts.fct_planned_case.outcome is
 'measured, quarantined (a check refused it), failed, cancelled, unavailable, left_out (the night '
 'had no room), missing (nothing came), not_loaded (nothing of its run is loaded)';
@@ -50,4 +50,4 @@ comment on column marts.fct_planned_case.subject is
 'Process, check or device that the reason is about; null where none';
 comment on column marts.fct_planned_case.observed is 'Observed value';
 comment on column marts.fct_planned_case.expected is 'Expected value';
-comment on column marts.fct_planned_case.n is 'Good repeats; null where nothing came';
+comment on column marts.fct_planned_case.n is 'Number of good repeats; null without a result';

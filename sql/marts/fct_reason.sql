@@ -54,15 +54,18 @@ inner join staging.series as s on t.series_key = s.series_key;
 
 comment on view marts.fct_reason is
 'One row per reason for which a repeat, or a case of a run, does not count';
-comment on column marts.fct_reason.repeat is 'Null: the reason is of the case as a whole';
+comment on column marts.fct_reason.repeat is
+'Number of the repeat; null if the reason is about the whole case';
 comment on column marts.fct_reason.subject is
 'The process, check, device or address that it is about; null where it is about none';
 comment on column marts.fct_reason.is_quarantine is
 'A check rejected the value; else the measurement itself reports why there is none';
-comment on column marts.fct_reason.generation is 'That of the result';
+comment on column marts.fct_reason.generation is 'Generation of the result';
 comment on column marts.fct_reason.status is 'How the repeat or the case ended';
-comment on column marts.fct_reason.ordinal is 'From 1: the first reason weighs most';
+comment on column marts.fct_reason.ordinal is
+'Number of the repeat, from 1: the first reason weighs most';
 comment on column marts.fct_reason.code is 'The reason';
-comment on column marts.fct_reason.node is 'Node that it is about; null where it is about none';
+comment on column marts.fct_reason.node is
+'Node that the reason is about; null if it is about no node';
 comment on column marts.fct_reason.observed is 'Observed value';
 comment on column marts.fct_reason.expected is 'Expected value';

@@ -99,8 +99,9 @@ left join matched as m
 
 comment on view marts.fct_reference is
 'One row per published value or empty cell and series that matches its stated axes';
-comment on column marts.fct_reference.published_value is 'In `unit`; null where is_empty';
+comment on column marts.fct_reference.published_value is
+'Published value in `unit`; null if is_empty';
 comment on column marts.fct_reference.measured_value is
-'The series'' latest median in the published unit, on another hardware';
+'Latest median of the series in the published unit, on other hardware';
 comment on column marts.fct_reference.measured_is_synthetic is
 'True: the measured value is from synthetic data and must be marked so';

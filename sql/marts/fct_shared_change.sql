@@ -24,4 +24,4 @@ comment on view marts.fct_shared_change is 'One row per run and shared change of
 comment on column marts.fct_shared_change.change is
 'Relative change of the level; below 0 is slower';
 comment on column marts.fct_shared_change.alert_id is
-'Its only alert; null: an increase, or noisy series only';
+'Alert of the shared change; null for an increase, or if all series are noisy';

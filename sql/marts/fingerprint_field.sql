@@ -68,5 +68,5 @@ cross join lateral (
 comment on view marts.fingerprint_field is
 'One row per fingerprint and field of the node that has a value: hardware, drivers, kernel';
 comment on column marts.fingerprint_field.field is
-'Path, entries of lists by index or name: gpus.0.driver';
-comment on column marts.fingerprint_field.value is 'As text; a list of values is joined';
+'Path of the field, with entries of lists by index or name: gpus.0.driver';
+comment on column marts.fingerprint_field.value is 'Value as text; the values of a list are joined';

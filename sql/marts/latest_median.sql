@@ -1,6 +1,7 @@
--- Grain: one row per series: its newest good median. Drills, what was measured to confirm a
--- suspicion, and private builds are no part of a series. Columns are those of marts.fct_measurement;
--- axes come from the series, so that series are chosen before their medians are looked up.
+-- Grain: one row per series: its newest good median. Excluded: drills, confirmations
+-- and private builds. Columns are those of marts.fct_measurement; the axes come from the series, so
+-- that series are chosen before their medians are looked up.
+-- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view marts.latest_median as
 select
     s.case_id,

@@ -118,17 +118,18 @@ comment on view marts.roofline is
 comment on column marts.roofline.bound is
 'input, compute, memory or network. input: a step waits for a tenth of its time or longer; else '
 'the largest other share, if it is a half or more. Null: see absent';
-comment on column marts.roofline.absent is 'Why no bound is known; null if one is';
+comment on column marts.roofline.absent is 'Why the bound is unknown; null if it is known';
 comment on column marts.roofline.step_s is 'Seconds of a step: global_batch_size / throughput';
 comment on column marts.roofline.input_share is
-'Wait for a batch over the step; 0 for synthetic data, null where it was not measured';
+'Time that a step waits for its batch, divided by the step time; 0 for synthetic data, null '
+'if it was not measured';
 comment on column marts.roofline.compute_share is
-'Model FLOP/s of a device over the matrix product of the slowest device; of other precisions than '
-'fp32 mfu';
+'Model FLOP/s of a device, divided by the matrix product rate of the slowest device; for '
+'other precisions than fp32, the MFU';
 comment on column marts.roofline.memory_share is
-'Least share: six passes over the parameters by the memory copy of the slowest device, over the '
-'step; activations are not counted';
+'Lower bound of the memory share: time of six passes over the parameters, at the memory copy '
+'rate of the slowest device, divided by the step time. Activations are not counted';
 comment on column marts.roofline.network_share is
-'Gradients by the all-reduce between the nodes, over the step: overlap is not taken off; 0 on one '
-'node, null where the ranks did not speak TCP';
+'Time to exchange the gradients by the all-reduce between the nodes, divided by the step '
+'time. Overlap is not subtracted. 0 on one node; null if the ranks did not use TCP';
 comment on column marts.roofline.parameters is 'Trainable parameters, as ranks counted them';

@@ -32,9 +32,13 @@ full join marts.noisy_series as n
         and coalesce(a.cluster, d.cluster) = n.cluster;
 
 comment on view marts.series_state is
-'One row per series with something live: an alert, a drift, or noise that silences it';
+'One row per series with a live alert, a drift, or noise because of which no alert opens';
+comment on column marts.series_state.alert_verdict is
+'Kind of the live alert: regressed, training_changed, failed, unavailable or missing';
 comment on column marts.series_state.drift is
-'Relative change of a series that creeps; no night of it is a regression';
+'Relative change of a series that drifts; no night of it is a regression';
 comment on column marts.series_state.noisy is 'Why it is noisy; null where it is not';
-comment on column marts.series_state.case_id is 'With cluster the series';
-comment on column marts.series_state.cluster is 'With case_id the series';
+comment on column marts.series_state.case_id is
+'Case of the series; with cluster, the key of the series';
+comment on column marts.series_state.cluster is
+'Cluster of the series; with case_id, the key of the series';

@@ -8,7 +8,8 @@ comment on schema raw is
 'Plans, results and verdicts: facts by month around cases and series';
 comment on schema staging is
 'Views over raw: facts with their run and axes, one generation of each case';
-comment on schema marts is 'Views for analysts and pages; the grain stands in the header of each';
+comment on schema marts is
+'Views for analysts and pages; the comment of each view says what a row is';
 
 grant usage on schema raw, staging, marts to nightbench_loader, nightbench_reader;
 
@@ -22,7 +23,8 @@ alter default privileges in schema marts
 grant select on tables to nightbench_loader, nightbench_reader;
 
 create schema triage;
-comment on schema triage is 'Functions that change an alert: the only way to change one';
+comment on schema triage is
+'Functions that change alerts; there is no other way to change an alert';
 
 -- Names and notes of people: short, and without control codes for the direction of text. Callers of
 -- the functions of triage by SQL have the same limits as the pages and the command.
@@ -42,8 +44,9 @@ create table raw.lock (
     backend_start timestamptz
 );
 comment on table raw.lock is 'Named locks; a row is locked for a transaction or owned by a session';
-comment on column raw.lock.pid is 'Backend that owns it until it disconnects; null where none does';
-comment on column raw.lock.backend_start is 'When that backend began: process ids are used again';
+comment on column raw.lock.pid is
+'PostgreSQL backend that owns the lock until it disconnects; null if no backend owns it';
+comment on column raw.lock.backend_start is 'Start of that backend, because process ids are reused';
 comment on column raw.lock.name is 'Name of the lock';
 
 create function raw.try_session_lock(wanted text) returns boolean
@@ -78,6 +81,6 @@ begin
 end
 $$;
 comment on function raw.try_session_lock is
-'Own a named lock until the session ends; false where another session owns it';
+'Takes a named lock until the session ends; false if another session owns it';
 revoke execute on function raw.try_session_lock from public;
 grant execute on function raw.try_session_lock to nightbench_loader;

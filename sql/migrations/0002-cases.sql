@@ -41,17 +41,17 @@ create index run_of_acceptance on raw.run (cluster, started_at desc)
 where run_kind = 'acceptance';
 comment on table raw.run is 'One execution of a suite on a cluster';
 comment on column raw.run.run_key is 'Key to which facts refer';
-comment on column raw.run.run_id is 'Its name everywhere else';
+comment on column raw.run.run_id is 'Id of the run';
 comment on column raw.run.suite is 'Suite that was executed';
 comment on column raw.run.cluster is 'Cluster that it ran on';
-comment on column raw.run.run_kind is 'Why the run was made; only nightly feeds baselines';
+comment on column raw.run.run_kind is 'Purpose of the run; only nightly runs count for baselines';
 comment on column raw.run.started_at is
-'Start; never changes, because it selects the monthly partition of the facts';
-comment on column raw.run.requested_by is 'Who asked for it';
+'Start of the run; it never changes, because it selects the monthly partition of the facts';
+comment on column raw.run.requested_by is 'User who requested the run';
 comment on column raw.run.dag_id is 'Airflow''s DAG; null where it was no DAG run';
 comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null where it was none';
 comment on column raw.run.code_digest is 'Digest of the benchmark code that was shipped';
-comment on column raw.run.origin is 'nightbench, or import for a site''s older results';
+comment on column raw.run.origin is 'nightbench, or import for imported older results';
 comment on column raw.run.loaded_at is 'When results were first loaded; null while only planned';
 comment on column raw.run.checks_digest is
 'Digest of the checks that judged it when it was loaded last; empty for imports';
@@ -68,11 +68,11 @@ create table raw.build (
 );
 comment on table raw.build is 'Builds of framework lines: an attribute of a run, never of a case';
 comment on column raw.build.build_key is 'Key to which facts refer';
-comment on column raw.build.build_id is 'Its name';
+comment on column raw.build.build_id is 'Id of the build';
 comment on column raw.build.line is 'Framework line';
 comment on column raw.build.variant is 'cpu, cuda12, ...';
 comment on column raw.build.source is 'index, wheel, path of a prepared environment, or image';
-comment on column raw.build.version is 'Version that was asked for; null where the source says it';
+comment on column raw.build.version is 'Requested version; null if the source determines it';
 comment on column raw.build.location is 'Path of the wheel, prefix on the nodes, or image';
 comment on column raw.build.digest is 'sha256 of the wheel or image';
 
@@ -114,5 +114,6 @@ create table raw.fingerprint (
     document jsonb not null check (jsonb_typeof(document) = 'object')
 );
 comment on table raw.fingerprint is 'Hardware and software of a node as found, once for each state';
-comment on column raw.fingerprint.fingerprint_id is 'Digest of what does not change while it runs';
+comment on column raw.fingerprint.fingerprint_id is
+'Digest of the fields that do not change while the node runs';
 comment on column raw.fingerprint.document is 'nightbench.fingerprint/1, as the node wrote it';

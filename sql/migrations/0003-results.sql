@@ -15,18 +15,20 @@ create table raw.planned_case (
 );
 create index planned_case_by_series on raw.planned_case (series_key, run_at desc);
 comment on table raw.planned_case is
-'One row for each case that a run means to measure; without it nothing could be missing';
+'One row for each case that a run plans to measure; cases without a result can then be '
+'reported as missing';
 comment on column raw.planned_case.run_key is 'The run';
-comment on column raw.planned_case.series_key is 'The case, on the run''s cluster';
+comment on column raw.planned_case.series_key is 'Series of the case on the run''s cluster';
 comment on column raw.planned_case.run_at is 'Start of the run';
 comment on column raw.planned_case.build_key is 'Build that is to be measured';
 comment on column raw.planned_case.is_private_build is
-'The build was named for this run and is not the suite''s own: no baseline, no latest median';
+'Whether the build was named for this run and replaced the suite''s build; such results are '
+'in no baseline and no latest median';
 comment on column raw.planned_case.unit is 'Unit of work counted: images, samples, tokens';
 comment on column raw.planned_case.definition_digest is
 'Digest of workload and protocol; a change starts a new segment of the history';
 comment on column raw.planned_case.left_out is
-'Why the night had no room for the case; null where it was to be measured';
+'Why the case did not fit into the night; null if it was planned to be measured';
 comment on column raw.planned_case.untried is
 'Why this configuration of the line was untried on such devices; null if it was tried';
 
@@ -89,19 +91,21 @@ create table raw.measurement (
 ) partition by range (run_at);
 create index measurement_by_series on raw.measurement (series_key, run_at desc);
 comment on table raw.measurement is
-'The median over the good repeats of a case, quarantined ones included: use marts.fct_measurement';
+'Median of the good repeats of a case, including quarantined results. For queries, use '
+'marts.fct_measurement';
 comment on column raw.measurement.run_at is 'Start of the run; the month is the partition';
 comment on column raw.measurement.run_key is 'The run';
-comment on column raw.measurement.series_key is 'The case, on the run''s cluster';
+comment on column raw.measurement.series_key is 'Series of the case on the run''s cluster';
 comment on column raw.measurement.generation is
-'Counts how often a person asked for the case again';
+'Number of times that a user requested to measure the case again';
 comment on column raw.measurement.build_key is 'Build that was measured';
-comment on column raw.measurement.n is 'Repeats that the median rests on';
+comment on column raw.measurement.n is 'Number of good repeats, whose median is the result';
 comment on column raw.measurement.is_private_build is
-'Its build was named for this run and is not the suite''s own: no part of the series'' history';
+'Whether the build was named for this run and replaced the suite''s build; such a result is '
+'not part of the history';
 comment on column raw.measurement.is_superseded is 'A later generation of the same run counts';
 comment on column raw.measurement.is_good is
-'It counts: ok, not quarantined, and the last generation';
+'Whether the result counts: ok, not quarantined, and of the last generation';
 comment on column raw.measurement.throughput is
 'Median over n repeats, units of work per second; unit names the unit';
 comment on column raw.measurement.minimum is 'Smallest repeat, units of work per second';
@@ -125,28 +129,32 @@ comment on column raw.measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';
 comment on column raw.measurement.found_batch_size is
-'Size that was found if the case says max; else null';
+'Batch size that was found if the case has max; otherwise null';
 comment on column raw.measurement.checks_met is
-'Expectations that its repeats and its median met; the others are in raw.failed_check';
-comment on column raw.measurement.run_kind is 'The run''s';
+'Number of checks that the repeats and the median passed; failed checks are in raw.failed_check';
+comment on column raw.measurement.run_kind is 'Kind of the run';
 comment on column raw.measurement.status is 'How the case ended';
 comment on column raw.measurement.unit is 'Unit of work: images, samples, tokens';
 comment on column raw.measurement.framework_version is 'Version that the framework reported';
-comment on column raw.measurement.definition_digest is 'As planned';
+comment on column raw.measurement.definition_digest is
+'Digest of workload and protocol, as in raw.planned_case';
 comment on column raw.measurement.fingerprint_id is
 'Fingerprint of the node, or a digest of those of all nodes; empty where unknown';
-comment on column raw.measurement.baseline_case_id is 'Baseline of speedup and efficiency';
+comment on column raw.measurement.baseline_case_id is
+'Case that is the baseline of speedup and efficiency';
 comment on column raw.measurement.node_names is 'Nodes that it ran on; null where unknown';
 comment on column raw.measurement.reasons is
-'Why it was not measured, each {code, node, subject, observed, expected}; empty where it was';
+'Reasons why the case was not measured, each {code, node, subject, observed, expected}; empty '
+'if it was measured';
 comment on column raw.measurement.quarantine_reasons is
 'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
-comment on column raw.measurement.untried is 'As planned';
+comment on column raw.measurement.untried is
+'Why the configuration was untried, as in raw.planned_case';
 comment on column raw.measurement.tokens_per_s is
 'Tokens per second of all devices; null for what is no language model';
 comment on column raw.measurement.model_flops_per_s is
-'Floating point operations per second that the model''s mathematics need, forward and backward, of '
-'all devices: nothing that is computed again; null where the workload states none';
+'Model FLOP/s of all devices, forward and backward, without recomputation; null if the '
+'workload states no FLOPs';
 comment on column raw.measurement.device is
 'Model of the devices; null where unknown or where nodes differ';
 comment on column raw.measurement.peak_flops is
@@ -155,8 +163,8 @@ comment on column raw.measurement.mfu is
 'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
 comment on column raw.measurement.mfu_absent is 'Why a median has no mfu; null where it has one';
 comment on column raw.measurement.power_w is
-'Mean power of all devices in the windows, W, median of the repeats: GPUs of a case that runs on '
-'them, else CPU packages; nothing else of the nodes';
+'Mean power of all devices (GPUs, otherwise CPU packages) in the measurement windows, W; '
+'median of the repeats. Other parts of the nodes are not included';
 comment on column raw.measurement.joules_per_unit is
 'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
 'its reason in energy_absent';
@@ -185,11 +193,11 @@ create table raw.measurement_node (
     primary key (run_key, series_key, generation, node, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
-comment on table raw.measurement_node is 'The nodes of a measurement, and what they were';
+comment on table raw.measurement_node is 'Nodes of a measurement, with their state';
 comment on column raw.measurement_node.run_at is 'Start of the run; the month is the partition';
 comment on column raw.measurement_node.run_key is 'The run';
-comment on column raw.measurement_node.series_key is 'The case, on the run''s cluster';
-comment on column raw.measurement_node.generation is 'That of the measurement';
+comment on column raw.measurement_node.series_key is 'Series of the case on the run''s cluster';
+comment on column raw.measurement_node.generation is 'Generation of the measurement';
 comment on column raw.measurement_node.node is 'The node';
 comment on column raw.measurement_node.fingerprint_id is
 'Value in the last repeat that reports it; null if none does';
@@ -227,19 +235,21 @@ create table raw.repeat (
     primary key (run_key, series_key, generation, repeat, run_at),
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
-comment on table raw.repeat is 'One fresh launch of the whole gang';
+comment on table raw.repeat is 'One launch of the whole gang';
 comment on column raw.repeat.run_at is 'Start of the run; the month is the partition';
 comment on column raw.repeat.run_key is 'The run';
-comment on column raw.repeat.series_key is 'The case, on the run''s cluster';
-comment on column raw.repeat.generation is 'Counts how often a person asked for the case again';
-comment on column raw.repeat.repeat is 'From 1';
+comment on column raw.repeat.series_key is 'Series of the case on the run''s cluster';
+comment on column raw.repeat.generation is
+'Number of times that a user requested to measure the case again';
+comment on column raw.repeat.repeat is 'Number of the repeat, from 1';
 comment on column raw.repeat.started_at is 'When the gang was launched';
 comment on column raw.repeat.throughput is 'Units of work per second over all ranks';
 comment on column raw.repeat.step_throughput is
-'The same value from the independently recorded step times';
+'Throughput computed from the independently recorded step times';
 comment on column raw.repeat.window_s is 'Length of the interval that was counted, seconds';
 comment on column raw.repeat.samples is 'Units of work in that interval, over all ranks';
-comment on column raw.repeat.overlap is 'Asynchronous only: common interval / shortest window';
+comment on column raw.repeat.overlap is
+'Only for asynchronous training: common interval of all trainers / shortest window';
 comment on column raw.repeat.drift is
 'Median step of the window''s last third / of its first third - 1';
 comment on column raw.repeat.median_step_s is 'Median step of the slowest rank, seconds';
@@ -248,22 +258,24 @@ comment on column raw.repeat.time_to_first_step_s is
 comment on column raw.repeat.loss_first is 'Loss of the untrained weights';
 comment on column raw.repeat.loss_median is 'Median loss in the window';
 comment on column raw.repeat.peak_resident_bytes is 'Largest resident memory of any rank, bytes';
-comment on column raw.repeat.sent_bytes_per_step is 'The largest rank''s';
+comment on column raw.repeat.sent_bytes_per_step is 'Largest value of a rank';
 comment on column raw.repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch; null for synthetic data';
 comment on column raw.repeat.steps is 'Steps of the slowest rank in the window';
 comment on column raw.repeat.status is
-'ok; failed; aborted; disturbed: measured with others'' work in the window, never counted';
+'ok, failed, aborted, or disturbed (other processes ran during the measurement window; such a '
+'repeat does not count)';
 comment on column raw.repeat.slowest_rank is
 'Process with the longest window: its steps are in raw.repeat_rank while that is kept';
 comment on column raw.repeat.error is
 'End of the traceback of the process that failed, or of its output; null where none did';
 comment on column raw.repeat.reasons is
-'Why it does not count, each {code, node, subject, observed, expected}; empty where it does';
+'Reasons why the repeat does not count, each {code, node, subject, observed, expected}; empty '
+'if it counts';
 comment on column raw.repeat.quarantine_reasons is
 'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
 comment on column raw.repeat.power_w is
-'Mean power of all devices in the windows, W; null where it is not known';
+'Mean power of all devices in the measurement windows, W; null if unknown';
 comment on column raw.repeat.peak_allocator_bytes is
 'Largest device memory that the allocator of any rank had reserved, bytes; null if no allocator '
 'counts it';
@@ -306,26 +318,27 @@ create table raw.repeat_rank (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
 ) partition by range (run_at);
 comment on table raw.repeat_rank is
-'One process of a repeat, as it measured itself, step by step: kept for some months only';
+'One process of a repeat with its own measurements and step times; kept only for some months';
 comment on column raw.repeat_rank.run_at is 'Start of the run; the month is the partition';
 comment on column raw.repeat_rank.run_key is 'The run';
-comment on column raw.repeat_rank.series_key is 'The case, on the run''s cluster';
-comment on column raw.repeat_rank.generation is 'That of the repeat';
+comment on column raw.repeat_rank.series_key is 'Series of the case on the run''s cluster';
+comment on column raw.repeat_rank.generation is 'Generation of the repeat';
 comment on column raw.repeat_rank.repeat is 'The repeat';
-comment on column raw.repeat_rank.rank is 'From 0, in its role';
+comment on column raw.repeat_rank.rank is 'Number of the process in its role, from 0';
 comment on column raw.repeat_rank.samples_per_step is 'Units of work of this rank in a step';
 comment on column raw.repeat_rank.window_open_s is
 'Start of the window on the node''s monotonic clock, seconds';
 comment on column raw.repeat_rank.window_close_s is
 'End of the window on the node''s monotonic clock, seconds';
 comment on column raw.repeat_rank.window_wall_s is
-'Length of the window by a clock pair of its own, seconds';
+'Length of the window, measured by a second, independent clock, seconds';
 comment on column raw.repeat_rank.time_to_first_step_s is
 'Process start to the end of the first step, seconds';
 comment on column raw.repeat_rank.loss_first is 'Loss of the untrained weights';
 comment on column raw.repeat_rank.clock_offset_s is
 'The node''s monotonic clock minus the controller''s, seconds';
-comment on column raw.repeat_rank.clock_error_s is 'How far off that may be, seconds';
+comment on column raw.repeat_rank.clock_error_s is
+'Largest possible error of clock_offset_s, seconds';
 comment on column raw.repeat_rank.parameters is 'Parameters of its model';
 comment on column raw.repeat_rank.peak_resident_bytes is 'Largest resident memory';
 comment on column raw.repeat_rank.peak_allocator_bytes is
@@ -339,9 +352,9 @@ comment on column raw.repeat_rank.role is 'Role in its framework: trainer, pserv
 comment on column raw.repeat_rank.node is 'Node that it ran on';
 comment on column raw.repeat_rank.fingerprint_id is 'Hardware and software of the node';
 comment on column raw.repeat_rank.weights_digest is 'Digest of its weights after the window';
-comment on column raw.repeat_rank.precision is 'Precision that it found in use';
+comment on column raw.repeat_rank.precision is 'Precision that the rank found in use';
 comment on column raw.repeat_rank.transport is 'How ranks exchanged gradients';
-comment on column raw.repeat_rank.versions is 'Versions of what it loaded, by name';
+comment on column raw.repeat_rank.versions is 'Versions of the loaded libraries, by name';
 comment on column raw.repeat_rank.step_seconds is 'Step times in the window, seconds, in order';
 comment on column raw.repeat_rank.step_end_s is
 'Ends of the steps of warm-up, window and drain on the node''s monotonic clock, seconds';
@@ -364,11 +377,11 @@ create table raw.failed_check (
     check ((repeat = 0) = (subject = 'measurement'))
 ) partition by range (run_at);
 comment on table raw.failed_check is
-'An expectation that a result did not meet; those that were met are counted with the median';
+'Check that a result did not pass; passed checks are only counted, with the median';
 comment on column raw.failed_check.run_at is 'Start of the run; the month is the partition';
 comment on column raw.failed_check.run_key is 'The run';
-comment on column raw.failed_check.series_key is 'The case, on the run''s cluster';
-comment on column raw.failed_check.generation is 'That of the result';
+comment on column raw.failed_check.series_key is 'Series of the case on the run''s cluster';
+comment on column raw.failed_check.generation is 'Generation of the result';
 comment on column raw.failed_check.repeat is '0 where the subject is the measurement';
 comment on column raw.failed_check.ordinal is 'Distinguishes results of one check on one subject';
 comment on column raw.failed_check.subject is 'repeat or measurement';
@@ -419,26 +432,27 @@ comment on table raw.verdict is 'Verdict of a run on a series, with the evidence
 comment on column raw.verdict.run_at is 'Start of the run; the month is the partition';
 comment on column raw.verdict.run_key is 'The run';
 comment on column raw.verdict.series_key is 'The series';
-comment on column raw.verdict.history is 'Nights that the verdict rests on';
-comment on column raw.verdict.value is 'The judged value of this run; see metric';
-comment on column raw.verdict.baseline is 'Value that it was compared with';
+comment on column raw.verdict.history is 'Number of nights that the verdict is based on';
+comment on column raw.verdict.value is 'Value of the metric in this run';
+comment on column raw.verdict.baseline is 'Value that tonight''s value is compared with';
 comment on column raw.verdict.change is
 'value / baseline - 1 of this night; may be outside of the interval of the level';
-comment on column raw.verdict.low is 'With high: 90 % interval of level_change';
-comment on column raw.verdict.high is 'See low';
+comment on column raw.verdict.low is 'Lower end of the 90 % interval of level_change';
+comment on column raw.verdict.high is 'Upper end of the 90 % interval of level_change';
 comment on column raw.verdict.smallest_slowdown is
 'Minimum detectable slowdown: a lasting relative drop of this size is reported within a week in '
 'nine of ten cases; null if not judged';
 comment on column raw.verdict.since is 'First night at the new level';
 comment on column raw.verdict.kind is 'The verdict';
 comment on column raw.verdict.sentence is 'The evidence';
-comment on column raw.verdict.first_bad_run_id is 'Run of that night';
+comment on column raw.verdict.first_bad_run_id is 'Run of the first night at the new level';
 comment on column raw.verdict.last_good_run_id is
 'Last run before the change; of a failed or missing case the last one with a value';
 comment on column raw.verdict.level_change is
-'Estimate of the level''s relative change, which low and high enclose';
+'Estimate of the level''s relative change, between low and high';
 comment on column raw.verdict.training is
-'Whether the case trained as before; null where it has no result, or the suite does not ask';
+'Whether the case trained as before; null without a result, or if the suite does not compare '
+'losses';
 comment on column raw.verdict.training_sentence is 'The evidence for training';
 comment on column raw.verdict.metric is
 'Metric that was judged, by its column in marts.fct_measurement: value and baseline refer to it';

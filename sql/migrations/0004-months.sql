@@ -41,7 +41,7 @@ begin
 end
 $$;
 comment on function raw.ensure_month is
-'Makes the partitions of a month; false where they are there';
+'Creates the partitions of a month; false if they exist';
 
 create function raw.drop_old_details(p_kept_days integer) returns table (dropped text)
 language plpgsql
@@ -74,8 +74,8 @@ begin
 end
 $$;
 comment on function raw.drop_old_details is
-'Empties the months of ranks, with their steps, whose last day is older than so many days; '
-'everything else is kept. Returns their names';
+'Removes the ranks and steps of all months whose last day is older than the given number of '
+'days; everything else is kept. Returns the names of these months';
 
 -- Autovacuum analyses months but never the tables that they are parts of, and a night comes at once.
 create function raw.refresh_statistics() returns boolean
@@ -98,7 +98,7 @@ begin
 end
 $$;
 comment on function raw.refresh_statistics is
-'Analyses results for the planner, once a day; false where it was done of late';
+'Analyses results for the query planner, once a day; false if this was done recently';
 
 revoke execute on function
 raw.ensure_month, raw.drop_old_details, raw.refresh_statistics

@@ -15,17 +15,19 @@ create table raw.noise_event (
 );
 create index noise_event_by_run on raw.noise_event (run_id);
 comment on table raw.noise_event is
-'When a series became noisy and when it was steady again: only ever added to';
+'Times at which a series became noisy or steady; append-only';
 comment on column raw.noise_event.at is 'When the night began';
 comment on column raw.noise_event.spread is
 'Relative standard deviation, from night to night or within a night, the larger one';
 comment on column raw.noise_event.max_spread is 'The suite''s limit then';
-comment on column raw.noise_event.case_id is 'With cluster the series';
-comment on column raw.noise_event.cluster is 'With case_id the series';
+comment on column raw.noise_event.case_id is
+'Case of the series; with cluster, the key of the series';
+comment on column raw.noise_event.cluster is
+'Cluster of the series; with case_id, the key of the series';
 comment on column raw.noise_event.run_id is 'Run of the night';
-comment on column raw.noise_event.what is 'noisy, or steady: it alerts again';
+comment on column raw.noise_event.what is 'noisy, or steady (drops open alerts again)';
 comment on column raw.noise_event.sentence is 'The evidence';
-comment on column raw.noise_event.by_whom is 'nightbench, or the person';
+comment on column raw.noise_event.by_whom is 'nightbench, or the user';
 
 create function triage.refuse_noise_rewriting() returns trigger
 language plpgsql as $$
@@ -63,24 +65,25 @@ create table raw.drift (
 create unique index drift_live on raw.drift (case_id, cluster) where over_at is null;
 create index drift_by_run on raw.drift (run_id);
 comment on table raw.drift is
-'Times when a series was found to drift, and to drift further; at most one row of a series is '
-'current';
+'Nights on which a series was found to drift, or to drift further; at most one row of a '
+'series is current';
 comment on column raw.drift.at is 'Start of the first night that reported it';
 comment on column raw.drift.level is
-'Median of the last nights at that time; a further drift is measured from it';
+'Median of the last nights at that time; the growth of the drift is measured from it';
 comment on column raw.drift.is_news is
-'It dropped by the suite''s limit or more, so a message is sent';
+'Whether the drop is at least the suite''s limit, so that a message is sent';
 comment on column raw.drift.change is
-'Relative change over its nights, as the night of seen_run_id has it';
+'Relative change over the nights of the drift, as computed on the night of seen_run_id';
 comment on column raw.drift.error is 'Standard error of change';
-comment on column raw.drift.nights is 'From the first night that creeps to that of seen_run_id';
-comment on column raw.drift.since is 'When the first of them began';
+comment on column raw.drift.nights is
+'Number of nights from the first night of the drift to the night of seen_run_id';
+comment on column raw.drift.since is 'Start of the first night of the drift';
 comment on column raw.drift.seen_at is 'Start of the last night that still drifted';
 comment on column raw.drift.over_at is
 'Start of the night that ended it: the series no longer drifts, has drifted further, or changed '
 'direction';
-comment on column raw.drift.case_id is 'With cluster the series';
-comment on column raw.drift.cluster is 'With case_id the series';
+comment on column raw.drift.case_id is 'Case of the series; with cluster, the key of the series';
+comment on column raw.drift.cluster is 'Cluster of the series; with case_id, the key of the series';
 comment on column raw.drift.run_id is 'Run of the first night that reported it';
 comment on column raw.drift.seen_run_id is 'Run of the last night that still drifted';
 comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it lasts';
@@ -103,16 +106,18 @@ create table raw.detector_grade (
     primary key (run_id, measure)
 );
 comment on table raw.detector_grade is
-'How well a suite''s detector did in the 90 days up to a night';
+'Quality of the detector on a suite in the 90 days up to a night';
 comment on column raw.detector_grade.measure is 'Size class of injected slowdowns, or false alarms';
 comment on column raw.detector_grade.trials is
-'Injected slowdowns without spoiled ones, or nights of copies without a change';
-comment on column raw.detector_grade.hits is 'Detected slowdowns, or false alarms';
-comment on column raw.detector_grade.rate is 'hits / trials; false alarms: in 1,000 nights';
+'Number of injected slowdowns without spoiled ones, or of nights of copies without a change';
+comment on column raw.detector_grade.hits is 'Number of detected slowdowns, or of false alarms';
+comment on column raw.detector_grade.rate is
+'hits / trials; for false alarms, their number in 1,000 nights';
 comment on column raw.detector_grade.median_delay is
 'Nights after the first slow one until a slowdown was detected; 0 on that night';
-comment on column raw.detector_grade.below is 'Why it is not good enough; empty where it is';
-comment on column raw.detector_grade.is_news is 'The previous grade was good enough';
+comment on column raw.detector_grade.below is 'Why the grade is not good enough; empty if it is';
+comment on column raw.detector_grade.is_news is
+'Whether the previous grade was good enough, so that this grade is reported';
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';

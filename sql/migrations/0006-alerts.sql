@@ -35,33 +35,37 @@ where state in ('open', 'acknowledged');
 create index alert_by_opening on raw.alert (opened_at desc);
 comment on table raw.alert is
 'A verdict that needs a user, and its state: one live alert for each series and metric';
-comment on column raw.alert.alert_id is 'Its number';
-comment on column raw.alert.case_id is 'With cluster the series';
-comment on column raw.alert.cluster is 'With case_id the series';
+comment on column raw.alert.alert_id is 'Number of the alert';
+comment on column raw.alert.case_id is 'Case of the series; with cluster, the key of the series';
+comment on column raw.alert.cluster is 'Cluster of the series; with case_id, the key of the series';
 comment on column raw.alert.kind is 'The verdict';
-comment on column raw.alert.state is 'open and acknowledged are live';
+comment on column raw.alert.state is
+'State of the alert; alerts that are open or acknowledged are live';
 comment on column raw.alert.sentence is 'The evidence of the latest run with the same cause';
-comment on column raw.alert.value is 'The judged value at that time; see metric';
-comment on column raw.alert.baseline is 'Value that it was compared with';
+comment on column raw.alert.value is 'Value of the metric at that time';
+comment on column raw.alert.baseline is 'Value that tonight''s value is compared with';
 comment on column raw.alert.change is 'value / baseline - 1';
-comment on column raw.alert.opened_run_id is 'Run that opened it';
+comment on column raw.alert.opened_run_id is 'Run that opened the alert';
 comment on column raw.alert.opened_at is 'When';
 comment on column raw.alert.last_run_id is 'Latest run with the same verdict';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
-comment on column raw.alert.closed_at is 'When it was resolved or dismissed; null while it lives';
+comment on column raw.alert.closed_at is
+'Time at which the alert was resolved or dismissed; null while it is live';
 comment on column raw.alert.dismissed_as is 'Why a person dismissed it';
 comment on column raw.alert.snoozed_until is
 'No message before this time; then the alert is reported again if it is still live';
-comment on column raw.alert.owner is 'Its owner; null: none yet';
+comment on column raw.alert.owner is 'Owner of the alert; null without an owner';
 comment on column raw.alert.news_run_id is
-'Run whose message reports it: it opened, reopened or woke it, or saw it grow';
+'Run whose message reports the alert: it opened or reopened the alert, ended its snooze, or '
+'found that it has grown';
 comment on column raw.alert.grown_from is
-'Change that was notified before the growth that is its news; null if its news is another';
+'Change that was notified before the drop grew; null if the alert is not notified because of '
+'growth';
 comment on column raw.alert.suspect is
-'Result of one night that a second night must confirm: recovered, or worse than what was '
-'dismissed';
-comment on column raw.alert.suspect_run_id is 'Run of that night';
+'Result of one night that a second night must confirm: recovered, or worse than the dismissed '
+'level';
+comment on column raw.alert.suspect_run_id is 'Run of the first night at the new level';
 comment on column raw.alert.suspect_at is 'When it began';
 comment on column raw.alert.metric is 'Metric of the alert, see raw.verdict; training: the losses';
 
@@ -82,16 +86,16 @@ create table raw.alert_event (
 );
 create index alert_event_by_alert on raw.alert_event (alert_id, event_id);
 comment on table raw.alert_event is
-'All that happened to alerts, by people and by nightbench: only ever added to';
-comment on column raw.alert_event.event_id is 'Its number, in the order of time';
-comment on column raw.alert_event.alert_id is 'The alert';
+'All changes of alerts, by users and by nightbench; append-only';
+comment on column raw.alert_event.event_id is 'Number of the event, in the order of time';
+comment on column raw.alert_event.alert_id is 'Number of the alert';
 comment on column raw.alert_event.at is 'When';
 comment on column raw.alert_event.what is 'Event';
-comment on column raw.alert_event.from_state is 'State before; null where it was opened';
-comment on column raw.alert_event.to_state is 'State after';
-comment on column raw.alert_event.by_whom is 'nightbench, or the person as the caller names them';
-comment on column raw.alert_event.why is 'In words';
-comment on column raw.alert_event.run_id is 'Run that did it; null where a person did';
+comment on column raw.alert_event.from_state is 'Previous state; null for the opening of the alert';
+comment on column raw.alert_event.to_state is 'New state';
+comment on column raw.alert_event.by_whom is 'nightbench, or the user, as the caller names them';
+comment on column raw.alert_event.why is 'Reason, as the user wrote it';
+comment on column raw.alert_event.run_id is 'Run that caused the event; null if a user did';
 comment on column raw.alert_event.db_role is
 'Database role that was logged in; a caller cannot select it';
 
@@ -214,8 +218,8 @@ begin
 end
 $$;
 comment on function triage.move_alert is
-'A person makes an alert acknowledged, resolved, dismissed (with reason) or open; gives the state '
-'before';
+'A user changes an alert to acknowledged, resolved, dismissed (with reason) or open; returns '
+'the previous state';
 
 create function triage.live_alert(p_alert_id bigint, p_doing text) returns text
 language plpgsql
@@ -264,7 +268,7 @@ begin
 end
 $$;
 comment on function triage.snooze_alert is
-'No message of a live alert before a time, a year ahead at most';
+'Sends no message of a live alert before a given time, at most a year ahead';
 
 create function triage.assign_alert(
     p_alert_id bigint,
@@ -385,7 +389,8 @@ begin
 end
 $$;
 comment on function triage.resolve_by_run is
-'A night ends an alert, or the event of a dismissed one; false where there was nothing to end';
+'A night resolves an alert, or ends the event of a dismissed alert; false if there was '
+'nothing to end';
 
 create function triage.reopen_by_run(
     p_alert_id bigint,
@@ -438,7 +443,8 @@ set search_path = pg_catalog, pg_temp as $$
     where alert_id = p_alert_id
 $$;
 comment on function triage.watch_alert is
-'One night''s suspicion (recovered, worse) that a second one has to confirm; null: it was nothing';
+'Stores the result of one night (recovered, worse) that a second night must confirm; null '
+'removes it';
 
 -- The owner of a new alert, as in the suite's file. People decide: an alert that a person assigned,
 -- or whose owner a person removed, is not assigned again.
@@ -499,8 +505,7 @@ begin
 end
 $$;
 comment on function triage.grow_alert is
-'The change of a live alert has grown since it was notified, so it is notified again; false where '
-'it waits for its message anyway';
+'Notifies a live alert again, because its change has grown; false if its message is not sent yet';
 
 -- Rights -----------------------------------------------------------------------------------
 

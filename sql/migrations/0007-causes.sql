@@ -27,12 +27,12 @@ comment on column raw.alert_cause.suspect is
 comment on column raw.alert_cause.evidence is
 'Evidence for the cause, against it, for a rival, and other facts: each {text, is_against, rival}';
 comment on column raw.alert_cause.group_key is
-'The same for alerts of one cause: same cluster, kind and suspect, at most a night apart; empty: '
-'the alert is not in a group';
+'Key that is equal for alerts of one cause: same cluster, kind and suspect, at most a night '
+'apart. Empty if the alert is not in a group';
 comment on column raw.alert_cause.night is 'Day of the first bad night';
-comment on column raw.alert_cause.at is 'When it was found out';
-comment on column raw.alert_cause.alert_id is 'The alert';
-comment on column raw.alert_cause.run_id is 'Run whose judging asked for the cause';
+comment on column raw.alert_cause.at is 'Time at which the cause was determined';
+comment on column raw.alert_cause.alert_id is 'Number of the alert';
+comment on column raw.alert_cause.run_id is 'Run whose verdicts requested the cause';
 comment on column raw.alert_cause.kind is 'The cause; unexplained where none explains it';
 comment on column raw.alert_cause.sentence is 'The cause in words';
 comment on column raw.alert_cause.first_bad_run_id is 'First run at the new level';
@@ -47,12 +47,12 @@ create table raw.alert_rank (
 );
 comment on table raw.alert_rank is
 'Severity and order of live alerts, as the night that was judged last found them';
-comment on column raw.alert_rank.alert_id is 'The alert';
+comment on column raw.alert_rank.alert_id is 'Number of the alert';
 comment on column raw.alert_rank.severity is 'Severity of the alerts of its cause';
 comment on column raw.alert_rank.because is 'Reason for the severity';
 comment on column raw.alert_rank.rank is
 'Order of groups, the lowest first: severity, then the sum of certain losses';
-comment on column raw.alert_rank.place is 'Order in its group, from 1: the worst first';
+comment on column raw.alert_rank.place is 'Order in its group, from 1 for the worst alert';
 
 create table raw.shared_change (
     run_id text not null references raw.run (run_id),
@@ -73,18 +73,21 @@ create table raw.shared_change (
 create index shared_change_by_alert on raw.shared_change (alert_id);
 comment on table raw.shared_change is
 'A change that many series of a night share by their build, node, cluster, network or workload';
-comment on column raw.shared_change.run_id is 'Run whose night was judged';
-comment on column raw.shared_change.factor is 'Property that the series share';
-comment on column raw.shared_change.name is 'Which one: the line, the node';
+comment on column raw.shared_change.run_id is 'Run of the night with the shared change';
+comment on column raw.shared_change.factor is 'Kind of the property that the series share';
+comment on column raw.shared_change.name is 'Name of the shared property: the line, the node';
 comment on column raw.shared_change.since is 'Day of the first night at the new level';
 comment on column raw.shared_change.change is 'Relative change of the level that they share';
-comment on column raw.shared_change.low is 'With high the 90 % interval of change';
-comment on column raw.shared_change.high is 'Its other end';
+comment on column raw.shared_change.low is 'Lower end of the 90 % interval of change';
+comment on column raw.shared_change.high is 'Upper end of the 90 % interval of change';
 comment on column raw.shared_change.members is
 'Case_id of each series that takes part -> its own relative change';
-comment on column raw.shared_change.series is 'Series that have it in common and were judged';
+comment on column raw.shared_change.series is
+'Number of series that share the property and got a verdict';
 comment on column raw.shared_change.controls is 'Control measurements of the same nodes';
-comment on column raw.shared_change.controls_changed is 'Number of those that changed';
+comment on column raw.shared_change.controls_changed is
+'Number of control measurements that changed';
 comment on column raw.shared_change.sentence is 'The verdict in words';
 comment on column raw.shared_change.alert_id is
-'Its only alert, on one of its series; null: an increase, or noisy series only';
+'Alert of the shared change, on one of its series; null for an increase, or if all series are '
+'noisy';

@@ -13,17 +13,17 @@ create table raw.message (
 create unique index message_one_for_each_night on raw.message (suite, cluster, night, channel)
 where kind = 'night';
 comment on table raw.message is
-'Messages that channels took: at most one of a suite''s night on a cluster for each channel';
-comment on column raw.message.suite is 'Suite that it was about; of a silent cluster its suites';
-comment on column raw.message.cluster is 'Cluster that it was about';
+'Messages that channels accepted; for each suite, cluster, night and channel at most one';
+comment on column raw.message.suite is 'Suite of the message; for a silent cluster, its suites';
+comment on column raw.message.cluster is 'Cluster of the message';
 comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';
 comment on column raw.message.channel is 'Place and kind of the channel; never its URL';
 comment on column raw.message.run_id is
 'Run that was judged when it was sent; null for a message about deadlines';
-comment on column raw.message.message_id is 'Its number';
+comment on column raw.message.message_id is 'Number of the alert';
 comment on column raw.message.kind is
 'night: the one message of a night; urgent: sent at once; deadline: about missing nights';
-comment on column raw.message.title is 'Its title';
+comment on column raw.message.title is 'Title of the message';
 
 create table raw.delivery (
     kind text not null
@@ -37,15 +37,16 @@ create table raw.delivery (
     check ((channel = '') = (message_id is null))
 );
 comment on table raw.delivery is
-'Items that channels took, and with an empty channel the items of which nothing is to be sent';
+'Items that channels accepted; with an empty channel, items of which nothing is to be sent';
 comment on column raw.delivery.kind is
-'alert: news of it; alert_end: it was resolved; noise, drift: of a series; grade: of the detector; '
-'night: it is missing; night_end: its results came late';
+'alert (new or changed), alert_end (resolved), noise, drift, grade, night (missing) or '
+'night_end (late results)';
 comment on column raw.delivery.subject is
-'Number of the alert, case_id of the series, measure of the grade, SUITE on CLUSTER of the night';
+'Subject of the item: number of an alert, case_id of a series, measure of a grade, or SUITE '
+'on CLUSTER of a night';
 comment on column raw.delivery.news is
-'Run that made it news; of a night the time of its schedule';
+'Run that made the item new; for a night, its scheduled time';
 comment on column raw.delivery.channel is
-'Channel that took it, as in raw.message; empty: no channel lacks it';
+'Channel that accepted the item, as in raw.message; empty if nothing is to be sent';
 comment on column raw.delivery.message_id is 'The message; null if channel is empty';
 comment on column raw.delivery.at is 'When';

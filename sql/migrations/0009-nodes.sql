@@ -19,27 +19,28 @@ create table raw.node_preflight (
 );
 create index node_preflight_by_time on raw.node_preflight (cluster, at);
 create index node_preflight_by_run on raw.node_preflight (run_id) where run_id <> '';
-comment on table raw.node_preflight is 'A look at a node before a night: what was found, judged';
-comment on column raw.node_preflight.at is 'When, by the controller''s clock';
+comment on table raw.node_preflight is 'Check of a node before a night, with its findings';
+comment on column raw.node_preflight.at is 'Time of the check, by the controller''s clock';
 comment on column raw.node_preflight.run_id is
-'The run that it was for; empty where a person looked';
+'Run of the preflight; empty if a user requested the check';
 comment on column raw.node_preflight.level is
-'The gravest finding''s; ok where there is none';
+'Level of the most severe finding; ok without findings';
 comment on column raw.node_preflight.findings is
-'level, what, found, expected, advice, device of each';
+'Findings, each with level, what, found, expected, advice and device';
 comment on column raw.node_preflight.document is
 'nightbench.preflight/1; null where the node could not be looked at';
 comment on column raw.node_preflight.clock_offset_s is
 'The node''s monotonic clock minus the controller''s, seconds';
 comment on column raw.node_preflight.wall_error_s is
-'How far the node''s wall clock is off the controller''s, at least, seconds';
+'Smallest possible difference between the node''s wall clock and the controller''s, seconds';
 comment on column raw.node_preflight.cluster is 'The cluster';
 comment on column raw.node_preflight.node is 'The node';
-comment on column raw.node_preflight.address is 'Where it was reached';
-comment on column raw.node_preflight.is_reachable is 'It answered over SSH';
+comment on column raw.node_preflight.address is 'Address of the node';
+comment on column raw.node_preflight.is_reachable is 'Whether the node answered over SSH';
 comment on column raw.node_preflight.problem is
-'Why it could not be looked at; null where it could';
-comment on column raw.node_preflight.clock_error_s is 'How far off clock_offset_s may be, seconds';
+'Why the node could not be checked; null if it could';
+comment on column raw.node_preflight.clock_error_s is
+'Largest possible error of clock_offset_s, seconds';
 comment on column raw.node_preflight.orphans_ended is 'Processes of dead runs that were ended';
 
 create table raw.control (
@@ -67,19 +68,19 @@ create table raw.control (
 create index control_by_time on raw.control (cluster, at);
 create index control_by_run on raw.control (run_id) where run_id <> '';
 comment on table raw.control is
-'Short control measurements with series of their own: they separate a slow node from a slow '
+'Short control measurements with their own series; they distinguish a slow node from a slow '
 'framework';
 comment on column raw.control.node is 'The node; n1+n2 where it is between nodes';
 comment on column raw.control.device is 'cpu, gpu-0 or network';
 comment on column raw.control.backend is
-'Backend that computed it: values of different backends are not comparable';
-comment on column raw.control.median is 'In `unit`; more is better';
+'Software that computed the measurement; values of different backends are not comparable';
+comment on column raw.control.median is 'Median in `unit`; higher is better';
 comment on column raw.control.cluster is 'The cluster';
 comment on column raw.control.metric is
 'matrix_product (float32) or matrix_product_tf32, _bf16, _fp16 (tensor cores), memory_copy, '
 'all_reduce (between nodes, TCP), all_reduce_in_node (NCCL) or all_reduce_gpus (NCCL, all nodes)';
-comment on column raw.control.at is 'When, by the controller''s clock';
-comment on column raw.control.run_id is 'The run that it was for; empty where a person looked';
+comment on column raw.control.at is 'Time of the check, by the controller''s clock';
+comment on column raw.control.run_id is 'Run of the preflight; empty if a user requested the check';
 comment on column raw.control.unit is 'Unit of the values';
 comment on column raw.control.minimum is 'Smallest value, in `unit`';
 comment on column raw.control.maximum is 'Largest value, in `unit`';
@@ -105,14 +106,15 @@ comment on table raw.node_event is
 comment on column raw.node_event.subject is
 'preflight, person, or the case that was measured there with its generation';
 comment on column raw.node_event.reasons is
-'Why, each {code, node, subject, observed, expected}; empty where nothing is wrong';
-comment on column raw.node_event.by_whom is 'nightbench, or the person';
+'Reasons, each {code, node, subject, observed, expected}; empty if there is no fault';
+comment on column raw.node_event.by_whom is 'nightbench, or the user';
 comment on column raw.node_event.cluster is 'The cluster';
 comment on column raw.node_event.node is 'The node';
-comment on column raw.node_event.run_id is 'Run that it happened in; empty without one';
+comment on column raw.node_event.run_id is
+'Run in which the event happened; empty outside of a run';
 comment on column raw.node_event.at is 'When it happened';
 comment on column raw.node_event.kind is
-'clean, worked or fault; quarantined or released by a person';
+'clean, worked or fault; or quarantined or released, by a user';
 
 create table raw.node_state (
     cluster text not null check (cluster <> ''),
@@ -131,8 +133,9 @@ comment on column raw.node_state.faults is 'Faults in a row up to now';
 comment on column raw.node_state.cluster is 'The cluster';
 comment on column raw.node_state.node is 'The node';
 comment on column raw.node_state.state is 'ok or quarantined';
-comment on column raw.node_state.since is 'Since when; null where it was never quarantined';
-comment on column raw.node_state.by_whom is 'nightbench, or the person';
+comment on column raw.node_state.since is
+'Time since which the node is in this state; null if it was never quarantined';
+comment on column raw.node_state.by_whom is 'nightbench, or the user';
 
 create table raw.node_state_change (
     cluster text not null,
@@ -146,11 +149,11 @@ create table raw.node_state_change (
 );
 comment on table raw.node_state_change is 'Every change of a node''s state: when, why, by whom';
 comment on column raw.node_state_change.reasons is
-'Why, each {code, node, subject, observed, expected}';
+'Reasons, each {code, node, subject, observed, expected}';
 comment on column raw.node_state_change.since is
-'Time of the event that changed it; a run that was loaded late reports it late';
+'Time of the event that changed the state; a run that is loaded late reports it late';
 comment on column raw.node_state_change.cluster is 'The cluster';
 comment on column raw.node_state_change.node is 'The node';
 comment on column raw.node_state_change.changed_at is 'When the change was stored';
 comment on column raw.node_state_change.state is 'State since then: ok or quarantined';
-comment on column raw.node_state_change.by_whom is 'nightbench, or the person';
+comment on column raw.node_state_change.by_whom is 'nightbench, or the user';

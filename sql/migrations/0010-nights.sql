@@ -9,9 +9,10 @@ create table raw.suite_watch (
 );
 comment on table raw.suite_watch is 'Suites with a schedule, as the deadline check last saw them';
 comment on column raw.suite_watch.timetable is
-'Schedule, hours, budget and deadline: what its nights are worked out from';
+'Schedule, hours, budget and deadline, from which the expected nights are computed';
 comment on column raw.suite_watch.since is
-'Since when its nights are expected: it was new then, or had another cluster or schedule before';
+'Time since which nights of the suite are expected: it was new then, or changed its cluster '
+'or schedule';
 comment on column raw.suite_watch.suite is 'The suite';
 comment on column raw.suite_watch.cluster is 'Cluster that runs the suite';
 comment on column raw.suite_watch.seen_at is 'When its file was last read';
@@ -39,26 +40,29 @@ create table raw.night (
 );
 create index night_unfinished on raw.night (suite, scheduled_at)
 where state in ('waiting', 'missing');
-comment on table raw.night is 'Nights that schedules promised: one row for each suite and time';
+comment on table raw.night is
+'Nights that are expected by schedules: one row for each suite and time';
 comment on column raw.night.until is 'Time of the next run';
 comment on column raw.night.run_id is
 'The run of the night; no foreign key, as the run may still be in the spool';
-comment on column raw.night.without is 'Cases without a result when it was last looked at';
+comment on column raw.night.without is 'Cases without a result at the last check';
 comment on column raw.night.was_paused is
-'Its DAG was seen switched off between start and deadline';
-comment on column raw.night.is_silence is 'No suite of the cluster has a result: reported as one';
-comment on column raw.night.missing_at is 'When it was found missing; null where it never was';
-comment on column raw.night.ended_at is 'When its results were found to have come after all';
+'Whether the DAG was paused at some time between start and deadline';
+comment on column raw.night.is_silence is
+'Whether no suite of the cluster has a result; these nights are reported in one message';
+comment on column raw.night.missing_at is
+'Time at which the night was found missing; null if it never was';
+comment on column raw.night.ended_at is 'Time at which the late results were found';
 comment on column raw.night.suite is 'The suite';
 comment on column raw.night.cluster is 'Cluster that runs the suite';
 comment on column raw.night.scheduled_at is 'Time of the schedule';
 comment on column raw.night.due_at is 'Deadline of its results';
-comment on column raw.night.why is 'Why due_at is what it is; empty where the schedule says it';
+comment on column raw.night.why is 'Reason for due_at; empty if the schedule determines it';
 comment on column raw.night.state is
 'waiting, met, missing, late (missing first), paused or overtaken by the run before';
-comment on column raw.night.sentence is 'The state in words';
-comment on column raw.night.is_empty is 'It had a run without a value';
-comment on column raw.night.checked_at is 'When it was last looked at';
+comment on column raw.night.sentence is 'State of the night in a sentence';
+comment on column raw.night.is_empty is 'Whether the night had a run without a value';
+comment on column raw.night.checked_at is 'Time of the last check';
 
 create table raw.deadline_check (
     only_one boolean primary key default true check (only_one),
@@ -66,8 +70,9 @@ create table raw.deadline_check (
     suites integer not null check (suites >= 0),
     missing integer not null check (missing >= 0)
 );
-comment on table raw.deadline_check is 'When deadlines were last checked: who watches the watchdog';
+comment on table raw.deadline_check is
+'Time of the last check of deadlines, so that the check itself can be monitored';
 comment on column raw.deadline_check.only_one is 'Always true: there is one row';
 comment on column raw.deadline_check.checked_at is 'When';
 comment on column raw.deadline_check.suites is 'Suites with a schedule';
-comment on column raw.deadline_check.missing is 'Nights that were missing then';
+comment on column raw.deadline_check.missing is 'Number of missing nights at that time';

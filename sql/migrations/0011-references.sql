@@ -25,12 +25,13 @@ create table raw.reference_result (
 comment on table raw.reference_result is
 'Published values (value) and the cells that the public benchmarks leave empty (value null)';
 comment on column raw.reference_result.reference_id is 'Digest of the cell''s original description';
-comment on column raw.reference_result.value is 'In `unit`; null where the original cell is empty';
+comment on column raw.reference_result.value is
+'Value in `unit`; null if the original cell is empty';
 comment on column raw.reference_result.source is 'Document that the cell is in';
-comment on column raw.reference_result.figure is 'Table or diagram in it';
-comment on column raw.reference_result.workload is 'Workload, in its words';
+comment on column raw.reference_result.figure is 'Table or diagram in the document';
+comment on column raw.reference_result.workload is 'Workload, as written in the document';
 comment on column raw.reference_result.dataset is 'Data set; empty where it is not stated';
-comment on column raw.reference_result.framework is 'Framework, in its words';
+comment on column raw.reference_result.framework is 'Framework, as written in the document';
 comment on column raw.reference_result.framework_version is 'Version; empty where it is not stated';
 comment on column raw.reference_result.mode is 'single, collective or parameter_server';
 comment on column raw.reference_result.nodes is 'Nodes; empty where they are not stated';
@@ -40,10 +41,11 @@ comment on column raw.reference_result.device is 'Device; empty where it is not 
 comment on column raw.reference_result.trainers is 'Trainers; empty where they are not stated';
 comment on column raw.reference_result.pservers is
 'Parameter servers; empty where they are not stated';
-comment on column raw.reference_result.batch_size_per_device is 'Batch size, in its words';
-comment on column raw.reference_result.precision is 'Precision, in its words';
-comment on column raw.reference_result.compiler is 'Compiler; empty without';
+comment on column raw.reference_result.batch_size_per_device is
+'Batch size, as written in the document';
+comment on column raw.reference_result.precision is 'Precision, as written in the document';
+comment on column raw.reference_result.compiler is 'Compiler; empty without a compiler';
 comment on column raw.reference_result.variant is 'Further property of the cell';
 comment on column raw.reference_result.metric is 'Measured quantity';
-comment on column raw.reference_result.unit is 'Unit of value, in its words';
+comment on column raw.reference_result.unit is 'Unit of the value, as written in the document';
 comment on column raw.reference_result.remark is 'Remark about the cell';

@@ -45,9 +45,10 @@ create index experiment_profile_of on raw.experiment ((request ->> 'of'), experi
 where kind = 'profile';
 comment on table raw.experiment is
 'A request for a comparison of two builds, or for several: its place in the queue, and its result';
-comment on column raw.experiment.experiment_id is 'Its number';
+comment on column raw.experiment.experiment_id is 'Number of the alert';
 comment on column raw.experiment.name is
-'Its folder in the spool, below comparisons/; names of further comparisons begin with it';
+'Name of the experiment, and of its folder in the spool below comparisons/; names of further '
+'comparisons begin with it';
 comment on column raw.experiment.kind is
 'compare two builds, confirm a suspected regression, bisect versions, profile a comparison, or '
 'measure the reference build of a night';
@@ -57,31 +58,37 @@ comment on column raw.experiment.state is
 comment on column raw.experiment.request is 'Fields of the request, by kind';
 comment on column raw.experiment.suite is 'Suite of the cases';
 comment on column raw.experiment.cluster is 'Cluster that it is measured on';
-comment on column raw.experiment.alert_id is 'Alert that it explains; null: none';
-comment on column raw.experiment.run_id is 'Run that it belongs to; null: none';
+comment on column raw.experiment.alert_id is
+'Alert that the experiment explains; null if there is none';
+comment on column raw.experiment.run_id is
+'Run of the night that requested the experiment; null if no night did';
 comment on column raw.experiment.requested_by is
 'Who requested it, by their login in Airflow or at a terminal; nightbench: a night';
 comment on column raw.experiment.origin is
-'DAG run whose form requested it, so that a retry does not request twice; null: none';
+'DAG run whose form requested the experiment, so that a retry does not request it again; null '
+'if no form did';
 comment on column raw.experiment.requested_at is 'When it was requested';
 comment on column raw.experiment.queued_at is
-'Time from which its age counts: that of the request that it replaced, if there was one';
+'Time from which the age of the request counts: that of the request that it replaced, if any';
 comment on column raw.experiment.priority is '2: a night''s; 1 goes before 0, 0 before -1';
 comment on column raw.experiment.until is
-'No launch begins that cannot end by then, and a night''s message waits no longer; null: no limit';
+'Time by which every launch must end; a night''s message also waits only until then. Null '
+'without a limit';
 comment on column raw.experiment.budget_s is
-'Seconds that it may measure at most; null: as long as its rounds take';
-comment on column raw.experiment.estimate_s is 'Seconds that it is expected to measure';
+'Limit of the measuring time, seconds; null without a limit';
+comment on column raw.experiment.estimate_s is 'Expected measuring time, seconds';
 comment on column raw.experiment.decided_by is 'Who allowed or refused a fork';
-comment on column raw.experiment.cancelled_by is 'Who cancelled it; nightbench: its time was over';
-comment on column raw.experiment.replaced_by is 'Request of a newer commit that took its place';
+comment on column raw.experiment.cancelled_by is
+'User who cancelled it; nightbench if its time was over';
+comment on column raw.experiment.replaced_by is
+'Request for a newer commit that replaced this request';
 comment on column raw.experiment.dag_run_id is
 'DAG run that measures or measured it; null: a process at a terminal';
 comment on column raw.experiment.started_at is 'When its first launch began';
 comment on column raw.experiment.ended_at is 'When it ended; null before';
-comment on column raw.experiment.spent_s is 'Seconds that it has measured';
+comment on column raw.experiment.spent_s is 'Measuring time so far, seconds';
 comment on column raw.experiment.spent_at is
-'When it measured last; for 24 hours from then spent_s counts against budgets';
+'End of its last measurement; spent_s counts for budgets for 24 hours after it';
 comment on column raw.experiment.why is 'Why it failed, was put back, ended early or was cancelled';
 comment on column raw.experiment.result is
 'The result, as the command of its kind prints it with --json; of a bisect with its tests so far';
@@ -141,7 +148,7 @@ begin
     end if;
 end
 $$;
-comment on function triage.check_queue is 'Refuses a person''s 21st experiment in the queue';
+comment on function triage.check_queue is 'Refuses the 21st experiment of a user in the queue';
 
 -- The same request again, of a call or a task that is tried again, gives the number it has.
 create function triage.request_experiment(
@@ -206,8 +213,8 @@ begin
 end
 $$;
 comment on function triage.request_experiment is
-'A person requests an experiment, with a profile or without; gives its number. It takes the place '
-'of their queued ones of the same change, suite, cluster and cases';
+'A user requests an experiment, with or without a profile; returns its number. It replaces '
+'the user''s queued requests for the same change, suite, cluster and cases';
 
 create function triage.move_experiment(
     p_experiment_id bigint, p_to text, p_by text, p_why text
@@ -259,8 +266,8 @@ begin
 end
 $$;
 comment on function triage.move_experiment is
-'A person cancels an experiment, requests its profile (profiled), or allows (queued) or refuses '
-'one of a fork; gives the state before';
+'A user cancels an experiment, requests its profile (profiled), or allows (queued) or refuses '
+'the request of a fork; returns the previous state';
 
 revoke execute on function
 triage.add_profile, triage.check_queue, triage.request_experiment, triage.move_experiment
@@ -292,25 +299,29 @@ create table raw.night_pair (
 );
 create index night_pair_by_case on raw.night_pair (case_id);
 comment on table raw.night_pair is
-'A case of a run, launched in turn with a reference build of its line on the same nodes';
+'A case of a run that was launched in turn with a reference build of its line on the same nodes';
 comment on column raw.night_pair.run_id is 'Run whose build is measured';
 comment on column raw.night_pair.case_id is 'Case that both builds ran';
 comment on column raw.night_pair.reference is 'build_id of the reference';
-comment on column raw.night_pair.build is 'The reference as it can be measured again';
+comment on column raw.night_pair.build is
+'Reference build, with everything needed to measure it again';
 comment on column raw.night_pair.is_bridge is
-'The reference before, measured on the night of a change of reference alone';
-comment on column raw.night_pair.n is 'Pairs of launches; 0: why says the reason';
+'Whether this is the previous reference build, which is measured only on the night of a '
+'change of reference';
+comment on column raw.night_pair.n is 'Number of pairs of launches; if it is 0, why has the reason';
 comment on column raw.night_pair.night_throughput is
 'Median over the pairs of the night''s build, in units of work per second';
-comment on column raw.night_pair.reference_throughput is 'The same of the reference';
+comment on column raw.night_pair.reference_throughput is
+'Median over the pairs of the reference build, in units of work per second';
 comment on column raw.night_pair.ratio is
 'The night''s build over the reference: geometric mean of the pairs';
-comment on column raw.night_pair.low is 'With high the 95 % interval of ratio';
-comment on column raw.night_pair.high is 'Its other end';
+comment on column raw.night_pair.low is 'Lower end of the 95 % interval of ratio';
+comment on column raw.night_pair.high is 'Upper end of the 90 % interval of change';
 comment on column raw.night_pair.spread is '(maximum - minimum) / median of the pairs'' ratios';
 comment on column raw.night_pair.pairs is
 'Each pair: throughput of both builds, and which was launched first';
 comment on column raw.night_pair.why is 'Why there are no pairs, or fewer than planned';
 comment on column raw.night_pair.machine is
 'Verdict on the series of the reference build: a change of the node';
-comment on column raw.night_pair.machine_sentence is 'The same with its values';
+comment on column raw.night_pair.machine_sentence is
+'Verdict on the reference build''s series in a sentence with values';

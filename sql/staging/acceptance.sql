@@ -109,9 +109,10 @@ select
 from tried;
 
 comment on view staging.acceptance is
-'One row per acceptance test of a cluster, configuration of a line and shape, with its outcome';
+'One row per acceptance test of a cluster, configuration of a line and number of devices, '
+'with its outcome';
 comment on column staging.acceptance.line is 'Framework line';
-comment on column staging.acceptance.variant is 'Which of the line''s builds: cpu, cuda12';
+comment on column staging.acceptance.variant is 'Variant of the line''s build: cpu, cuda12';
 comment on column staging.acceptance.case_id is 'Smoke case that tried it';
 comment on column staging.acceptance.trainers is 'Devices that trained';
 comment on column staging.acceptance.efficiency is
@@ -123,11 +124,13 @@ comment on column staging.acceptance.untried is
 comment on column staging.acceptance.outcome is
 'passed, failed, not reported (all checks passed, but no trainer reports that '
 'the configuration was in effect), skipped (a node cannot have the build), interrupted';
-comment on column staging.acceptance.code is 'Why it did not pass, as a code; null where it did';
+comment on column staging.acceptance.code is
+'Why the configuration did not pass, as a code; null if it passed';
 comment on column staging.acceptance.node is 'Node that the reason is about; null where none';
 comment on column staging.acceptance.subject is
 'Process, check or device that the reason is about; null where none';
-comment on column staging.acceptance.observed is 'Observed value: the author''s exception';
+comment on column staging.acceptance.observed is
+'Observed value, such as the text of the exception';
 comment on column staging.acceptance.expected is 'Expected value';
 comment on column staging.acceptance.is_newest is
 'The newest test that was not interrupted, of this configuration and shape with this build on '

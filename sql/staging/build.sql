@@ -7,4 +7,4 @@ from raw.build;
 
 comment on view staging.build is 'One row per build of a framework line';
 comment on column staging.build.environment is
-'venv, made from a lock or a wheel, or prefix, prepared by the site';
+'venv (made from a lock or a wheel) or prefix (prepared by the site)';

@@ -36,11 +36,12 @@ where
     );
 
 comment on view staging.changed_training is
-'Periods in which series trained otherwise. Their nights are no result until a user accepts';
+'Periods in which series trained differently. Their nights do not count until a user accepts '
+'the change';
 comment on column staging.changed_training.since is
 'Start of the run that opened the alert, or of the night';
 comment on column staging.changed_training.alert_id is
-'The live alert about training; null if the night has none';
+'Live alert about training; null without such an alert';
 comment on column staging.changed_training.until is
-'The same night; infinity while an alert is live';
+'End of the period: the same night, or infinity while an alert is live';
 comment on column staging.changed_training.series_key is 'The series';

@@ -41,7 +41,7 @@ select
 from series;
 
 comment on view staging.control_series is
-'One row per series of control measurements: what is measured on a node in which way';
+'One row per series of control measurements: node, device, metric and backend';
 comment on column staging.control_series.cluster is 'The cluster';
 comment on column staging.control_series.node is 'The node; n1+n2 where it is between nodes';
 comment on column staging.control_series.metric is

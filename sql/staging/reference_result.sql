@@ -106,10 +106,11 @@ comment on column staging.reference_result.is_empty is 'The original leaves the 
 comment on column staging.reference_result.is_unit_doubtful is
 'The original''s axis label contradicts its magnitude: compare ratios only';
 comment on column staging.reference_result.source_document is 'Document that the cell is in';
-comment on column staging.reference_result.workload is 'Workload, in our words';
+comment on column staging.reference_result.workload is 'Workload, by Nightbench''s name';
 comment on column staging.reference_result.dataset is 'Data set; null where it is not stated';
 comment on column staging.reference_result.framework is 'Framework line';
-comment on column staging.reference_result.framework_text is 'Framework, in its words';
+comment on column staging.reference_result.framework_text is
+'Framework, as written in the document';
 comment on column staging.reference_result.framework_version is
 'Version; null where it is not stated';
 comment on column staging.reference_result.strategy is 'single, collective or parameter_server';
@@ -118,16 +119,19 @@ comment on column staging.reference_result.devices_per_node is
 'Devices of each node; null where they are not stated';
 comment on column staging.reference_result.device is 'Device; null where it is not stated';
 comment on column staging.reference_result.trainers is
-'Trainers, the nodes of parameter servers where these alone are stated; null where neither is';
+'Number of trainers; if only nodes of parameter servers are stated, their number; null if '
+'neither is stated';
 comment on column staging.reference_result.pservers is
 'Parameter servers; null where they are not stated';
 comment on column staging.reference_result.batch_size_per_device is
 'Batch size; null where it is no number';
-comment on column staging.reference_result.batch_size_text is 'Batch size, in its words';
+comment on column staging.reference_result.batch_size_text is
+'Batch size, as written in the document';
 comment on column staging.reference_result.precision is
-'Precision, in our words; null where it is not stated';
-comment on column staging.reference_result.precision_text is 'Precision, in its words';
-comment on column staging.reference_result.compiler is 'Compiler; none without';
+'Precision, by Nightbench''s name; null if it is not stated';
+comment on column staging.reference_result.precision_text is
+'Precision, as written in the document';
+comment on column staging.reference_result.compiler is 'Compiler; `none` without a compiler';
 comment on column staging.reference_result.sync is
 'How parameter servers are updated; null where it is not stated';
 comment on column staging.reference_result.compression is
@@ -137,8 +141,9 @@ comment on column staging.reference_result.link_gbit_per_s is
 comment on column staging.reference_result.variant_text is
 'Further property of the cell, in the document''s words';
 comment on column staging.reference_result.implementation is
-'Which of several programs; null where the variant is an axis';
+'Name of the program, if the document has several; null if the variant is an axis';
 comment on column staging.reference_result.unit is
-'Unit of work, in our words; null where it is doubtful';
-comment on column staging.reference_result.unit_text is 'Unit of value, in its words';
+'Unit of work, by Nightbench''s name; null if it is doubtful';
+comment on column staging.reference_result.unit_text is
+'Unit of the value, as written in the document';
 comment on column staging.reference_result.remark is 'Remark about the cell; null without one';

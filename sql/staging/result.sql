@@ -1,5 +1,6 @@
 -- Grain: one row per run and planned case, with what came of it: the last generation, quarantined
 -- or not; `status` is null where nothing came.
+-- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view staging.result as
 select
     p.run_key,
@@ -68,19 +69,21 @@ left join raw.measurement as m
 inner join raw.build as b on coalesce(m.build_key, p.build_key) = b.build_key;
 
 comment on view staging.result is
-'One row per run and planned case with what came of it, quarantined or not';
+'One row per run and planned case with its result, quarantined or not';
 comment on column staging.result.run_at is 'Start of the run, as results and verdicts have it';
-comment on column staging.result.status is 'Null: planned, and nothing came';
-comment on column staging.result.is_imported is 'From a site''s older results';
+comment on column staging.result.status is
+'Status of the case; null if it was planned and has no result';
+comment on column staging.result.is_imported is
+'Whether the result was imported from older results';
 comment on column staging.result.batch_size_per_device is
-'Samples in a step of one trainer; what was found where the case says max';
+'Samples in a step of one trainer; if the case has max, the batch size that was found';
 comment on column staging.result.global_batch_size is 'Samples in a step of all trainers';
-comment on column staging.result.is_synthetic is 'Made from synthetic data';
+comment on column staging.result.is_synthetic is 'Whether the result is from synthetic data';
 comment on column staging.result.unit is 'Unit of work: images, samples, tokens';
 comment on column staging.result.untried is
 'Why this configuration was untried on such devices; null once it has passed the cluster''s '
 'acceptance test';
-comment on column staging.result.is_quarantined is 'A check refused it';
+comment on column staging.result.is_quarantined is 'A check rejected the repeat';
 comment on column staging.result.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column staging.result.tflops_per_device is 'model_flops_per_s / trainers, in TFLOP/s';
 comment on column staging.result.definition_digest is

@@ -9,4 +9,5 @@ where n.run_id <> ''
 group by n.run_id;
 
 comment on view staging.run_driver is 'One row per run whose preflight found GPUs: their driver';
-comment on column staging.run_driver.driver is 'Versions, where nodes differ with commas between';
+comment on column staging.run_driver.driver is
+'Driver versions; if nodes differ, separated by commas';

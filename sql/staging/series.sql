@@ -1,4 +1,5 @@
 -- Grain: one row per series: a case, with all its axes, on a cluster.
+-- `axes of c`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view staging.series as
 select
     s.series_key,
@@ -15,5 +16,5 @@ inner join raw."case" as c on s.case_key = c.case_key;
 
 comment on view staging.series is 'One row per series: a case on a cluster, with all its axes';
 comment on column staging.series.global_batch_size is
-'Samples in a step of all trainers; null where the case says max';
-comment on column staging.series.is_synthetic is 'Made from synthetic data';
+'Samples in a step of all trainers; null if the case has max';
+comment on column staging.series.is_synthetic is 'Whether the result is from synthetic data';

@@ -29,7 +29,7 @@ from newest as n
 where n.outcome = 'passed' and not n.has_failed;
 
 comment on view staging.tried_mode is
-'One row per configuration of a line that passed the newest acceptance test of a cluster at '
-'every shape';
-comment on column staging.tried_mode.framework_version is 'Empty where unknown';
-comment on column staging.tried_mode.driver is 'Empty without GPUs';
+'One row per configuration of a line that passed the newest acceptance test of a cluster on '
+'every number of devices';
+comment on column staging.tried_mode.framework_version is 'Version; empty if unknown';
+comment on column staging.tried_mode.driver is 'Driver; empty without GPUs';

@@ -34,8 +34,8 @@ where not exists (
 );
 
 comment on view staging.unnotified_alert is
-'News of live alerts, and ends of alerts, that are still to be sent; not of snoozed alerts';
+'Changes of live alerts, and ends of alerts, that are not sent yet; without snoozed alerts';
 comment on column staging.unnotified_alert.kind is 'alert or alert_end, as in raw.delivery';
 comment on column staging.unnotified_alert.subject is 'alert_id as in raw.delivery';
-comment on column staging.unnotified_alert.news is 'Run that made it news';
-comment on column staging.unnotified_alert.alert_id is 'The alert';
+comment on column staging.unnotified_alert.news is 'Run that made the item new';
+comment on column staging.unnotified_alert.alert_id is 'Number of the alert';

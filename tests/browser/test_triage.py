@@ -28,7 +28,7 @@ def test_the_trigger_form_offers_suites_and_clusters(admin: Page, live: Live, da
     page.get_by_role("button", name="Trigger").first.click()
     for label in ("Suite", "Cluster"):
         expect(page.get_by_role("combobox", name=label)).to_be_visible(timeout=60_000)
-    expect(page.get_by_text("the suite's own").first).to_be_visible()
+    expect(page.get_by_text("as in the suite").first).to_be_visible()
     # As it stands the form can be sent: what is left empty is no mistake.
     expect(page.get_by_role("dialog").get_by_role("button", name="Trigger")).to_be_enabled()
     shoot(page, "form")

@@ -257,7 +257,7 @@ class Play:
                 raise HTTPException(401, "Invalid JWT token")
 
         def nothing(*_: Any) -> Any:
-            raise AssertionError("not asked for by a CI")
+            raise AssertionError("not requested by a CI")
 
         access = PageAccess(reader, reader, lambda: PageUser("ci", may_change=True), reader, reader)
         comparing = Comparing(checked, lambda name: Cluster(name, ()), desk)

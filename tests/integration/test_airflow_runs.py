@@ -9,17 +9,15 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 
 import pytest
 from tests.command import COMMAND
-from tests.integration.live_airflow import Live, descendants, write_suite
+from tests.integration.live_airflow import Live, write_suite
 from tests.integration.live_suites import PARAMETERS, PEAK_TFLOPS
 from tests.integration.terminal import marked
 
 from nightbench.core.model import CaseStatus
-from nightbench.local import lifecycle
 from nightbench.warehouse import connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -236,43 +234,6 @@ def test_a_run_that_is_cancelled_is_loaded_by_airflow_and_not_by_the_command(liv
         [*COMMAND, "cancel", run.run_id], capture_output=True, text=True, check=False
     )
     assert again.stdout.endswith("nothing was changed\n")
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
-    dag_run = live.trigger("long")
-    run = live.run_of(dag_run)
-    case_id = "sleep-fake-collective-2x1-bs2-smoke"
-
-    def second_repeat_runs() -> bool:
-        progress = run.case(case_id).progress() or {}
-        return progress.get("repeat") == 2 and bool(progress.get("step"))
-
-    live.until(second_repeat_runs, "the second repeat")
-    killed = []
-    for service in ("scheduler", "triggerer"):
-        running = live.stack.running(service)
-        assert running is not None
-        killed.append(running)
-        for pid in [*descendants(running.pid), running.pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    # The watchdogs may have started others in their place by then.
-    stack = live.stack
-    live.until(
-        lambda: not any(stack.running(s) in killed for s in ("scheduler", "triggerer")),
-        "their end",
-    )
-    for _ in lifecycle.up(live.stack.home):
-        pass
-
-    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
-
-    launches = live.launches(run.run_id)
-    assert {repeat for _, repeat, _ in launches} == {1, 2, 3}
-    assert set(launches.values()) == {1}
-    (row,) = live.rows(run.run_id)
-    assert (row["status"], row["n"], row["quarantined"]) == ("ok", 3, False)
 
 
 @pytest.mark.slow

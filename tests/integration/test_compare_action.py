@@ -266,7 +266,7 @@ def test_a_second_push_takes_the_place_of_the_first(play: Play, github: Callable
     assert second.ask() == 0
     assert first.end() == 0
     assert first.outputs["replaced"] == "true"
-    assert first.outputs["headline"] == "Request 2, of a newer commit, took its place"
+    assert first.outputs["headline"] == "Replaced by request 2 for a newer commit"
     play.queue.end(2, "same")
     assert second.wait().end() == 0
 
@@ -277,7 +277,7 @@ def test_a_fork_waits_for_approval(play: Play, github: Callable[..., Job]) -> No
     assert "comes from a fork" in job.comment
     play.queue.move(1, "refused", "olga", "not now")
     assert job.wait().end() == 0
-    assert "An op refused it: not now" in job.comment
+    assert "An operator refused the request: not now" in job.comment
 
 
 # --- what goes wrong ----------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def test_a_job_that_is_cancelled_cancels_the_comparison(
     assert job.end() == 130
     row = play.queue.rows[1]
     assert (row["cancelled_by"], row["why"]) == ("ci", "its job was cancelled")
-    assert "It was cancelled" in job.comment
+    assert "Cancelled" in job.comment
 
 
 def test_a_signal_while_the_request_is_made_cancels_it(

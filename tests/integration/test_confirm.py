@@ -304,6 +304,6 @@ FAKE_STEP_S=$step exec python3 "$@"
     found, detail = with_spare(3600.0)
     assert found.rounds == PAIRS + 3
     assert detail["here"]["cases"][0]["nodes"] == ["n1"]
-    assert "3 of these rounds were added, as the first were unclear" in found.sentence
+    assert "3 of these rounds were added: the first were unclear" in found.sentence
     # Another process that goes on with it measures nothing more, however much time there is.
     assert with_spare(3600.0)[0] == found

@@ -8,14 +8,13 @@ import functools
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.openssh import SshNodes, end, nodes_of_both_kinds, with_plugins
+from tests.integration.openssh import SshNodes, nodes_of_both_kinds
 from tests.jobs import gang_job
 from tests.marks import marks
 
@@ -344,21 +343,3 @@ async def test_code_is_shipped_once(shipment, nodes, job):
     assert [e for e in events if e.kind == "ship"] == []
     with pytest.raises(Exception, match="has changed since"):
         await prepare(dataclasses.replace(spec, code_digest="0" * 64), nodes.targets, shipment)
-
-
-# An sshd's children hold its connections; only the local cluster's connections end with it.
-@pytest.mark.parametrize("nodes", ["local"], indirect=True, scope="module")
-async def test_a_restarted_ssh_server_is_survived(shipment, job, store, tmp_path, nodes):
-    spec = job(repeats=1, step_s=0.6)
-    await prepare(spec, nodes.targets, shipment)
-    events: list[GangEvent] = []
-    task = asyncio.create_task(run_gang(spec, nodes.targets, store, events.append))
-    await eventually(lambda: stepping(store))
-    end(nodes.servers[-1])
-    await asyncio.sleep(2)
-    nodes.servers[-1] = subprocess.Popen(nodes.servers[-1].args, env=with_plugins())
-    assert (await task).status is CaseStatus.OK
-    assert {e.node for e in events if e.kind == "lost"} == {"n1", "n2"}
-    assert {e.node for e in events if e.kind == "back"} == {"n1", "n2"}
-    assert launches(nodes, spec, "n1") == [(1, "trainer-0")]
-    await eventually(lambda: not marked(spec))  # an agent that says "ended" is about to exit

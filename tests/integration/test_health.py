@@ -212,14 +212,6 @@ def test_doctor_says_what_to_do_about_a_node_that_is_away(here: Terminal, one_aw
     assert "does sshd run" in done.stdout
 
 
-def test_sweep_of_clean_nodes_and_of_one_that_is_away(here: Terminal, one_away: str) -> None:
-    done = here.run("clean", "--cluster", one_away, "--dry-run", "--json")
-    assert done.returncode == 1
-    (found,) = json.loads(done.stdout).values()
-    assert "problem" not in found["n1"]
-    assert "connection refused" in found["n2"]["problem"]
-
-
 def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
     done = here.run("run", "trial", "--direct", "--cluster", one_away)
     assert done.returncode == 1
@@ -235,16 +227,3 @@ def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> N
         assert (first["code"], first["node"]) == ("node_left_out", "n2")
         assert (why["code"], why["subject"]) == ("preflight_failed", "reach")
         assert "connection refused" in why["observed"]
-
-
-def test_a_case_is_placed_on_another_node(here: Terminal, one_away: str) -> None:
-    file = here.place / f"dags/clusters/{one_away}.yaml"
-    text = file.read_text().replace("    port: 1\n", "")
-    file.write_text(text.replace("name: n1\n", "name: n1\n    port: 1\n"))
-    words = ("--cluster", one_away, "--strategies", "collective")
-    done = here.run("run", "trial", "--direct", *words)
-    assert done.returncode == 1
-    run = here.newest()
-    alone = run.latest("sleep-fake-collective-1x1-bs2-smoke")
-    assert alone.outcome()["status"] == "ok"
-    assert [node["name"] for node in alone.job()["nodes"]] == ["n2"]

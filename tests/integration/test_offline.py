@@ -34,7 +34,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
 def exported(here: Terminal, folder: Path, *words: str) -> Path:
     done = here.run("offline", "export", "trial", str(folder), *words)
     assert done.returncode == 0, done.stderr
-    assert "left out, it has several nodes: sleep-fake-collective-2x1-bs2-smoke" in done.stderr
+    assert (
+        "left out, because it needs several nodes: sleep-fake-collective-2x1-bs2-smoke"
+        in done.stderr
+    )
     return folder
 
 

@@ -69,7 +69,7 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     measure(Observer())
     assert [pair.why for pair in measured_pairs(run)] == [
         "the case itself was not measured: never ended",
-        "takes about 5 min; the cases before it leave nothing",
+        "the case takes about 5 min; the cases before it leave nothing",
     ]
     store = run.case(CASE.case_id)
     store.save_job({"nodes": [{"name": "n2"}]})
@@ -105,7 +105,7 @@ def test_a_night_at_the_terminal_measures_its_case_and_then_the_reference(tmp_pa
     with terminal(tmp_path / "place", suite) as here:
         planned = here.run("plan", "trial", "--night")
         assert f"reference: {ONE} next to fake-cpu-path-" in planned.stdout, planned.stderr
-        assert "next to a reference build, after all cases: 1 of 1 cases, about" in planned.stdout
+        assert "then compared with a reference build: 1 of 1 cases, about" in planned.stdout
 
         done = here.run("run", "trial", "--direct", "--night")
 

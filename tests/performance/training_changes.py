@@ -110,26 +110,28 @@ _SKIP = {
     "tensorflow": _TENSORFLOW_RULE,
 }
 
-_EAGER_SUM = """
-_init = {trainer}.__init__
+_SUM = {
+    "pytorch": """
+_init = Trainer.__init__
 def _summing(self, context, *given):
     _init(self, context, *given)
     update = self.scaler.step
     def scaled(optimizer):
         for weight in self.model.parameters():
             if weight.grad is not None:
-                {multiply}
+                weight.grad.mul_(context.world_size)
         update(optimizer)
     self.scaler.step = scaled
-{trainer}.__init__ = _summing
-"""
-_SUM = {
-    "pytorch": _EAGER_SUM.format(
-        trainer="Trainer", multiply="weight.grad.mul_(context.world_size)"
-    ),
-    "paddle": _EAGER_SUM.format(
-        trainer="EagerTrainer", multiply="weight.grad.set_value(weight.grad * context.world_size)"
-    ),
+Trainer.__init__ = _summing
+""",
+    # Its gradients of embeddings cannot be set.
+    "paddle": """
+_init = EagerTrainer.__init__
+def _summing(self, context, *given):
+    _init(self, context, *given)
+    self.scaler.scale = lambda loss: loss * context.world_size
+EagerTrainer.__init__ = _summing
+""",
     "jax": """
 _mean = Trainer._mean
 Trainer._mean = lambda self, *given: _mean(self, *given) * self.context.world_size

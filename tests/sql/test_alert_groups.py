@@ -88,7 +88,7 @@ def test_an_alert_shows_its_cause_and_the_others_of_it(roles: None, ids: list[in
 
 def test_all_of_a_group_at_once(roles: None, ids: list[int], reader: Warehouse, rows: Rows) -> None:
     shown = said("ack", ids[0], "--group", "--why", "looking")
-    assert "3 of 3 alerts of its group were changed" in shown
+    assert "3 of 3 alerts of the same cause were changed" in shown
     assert list(states(reader).values()).count("acknowledged") == 3
     assert states(reader)[ids[3]] == "open"
     moved = rows("select alert_id, by_whom, why from raw.alert_event where what = 'moved'")

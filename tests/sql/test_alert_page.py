@@ -54,19 +54,6 @@ def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> Non
     assert len(app.get("/api/alerts?state=all").json()["alerts"]) == 1
 
 
-def test_an_alert_says_that_its_suite_has_no_such_case_now(
-    app: TestClient, alert_id: int, loader: Warehouse, given: Given
-) -> None:
-    run, other = given.run(1), given.case(2)
-    loader.runs.load(given.batch(run, given.came_back(run, other)))
-    said = app.get(f"/api/alerts/{alert_id}").json()["unplanned"]
-    assert said.startswith("Suite demo has not planned its case since ")
-    assert "nights without it: 1." in said
-    again = given.run(2)
-    loader.runs.load(given.batch(again, given.came_back(again, given.case())))
-    assert app.get(f"/api/alerts/{alert_id}").json()["unplanned"] == ""
-
-
 def test_a_group_is_found_shown_and_moved_as_one(
     app: TestClient, connection: Connection, loader: Warehouse, reader: Warehouse, given: Given
 ) -> None:

@@ -148,7 +148,7 @@ def test_a_message_waits_and_says_what_came_out_once(
     assert len(inbox.messages) == 1
     text = json.dumps(inbox.messages[0])
     assert "confirmed on n1." in text
-    assert "2 of 2 suspected regressions, within " in text
+    assert "2 of 2 suspected regressions were measured again, within " in text
     assert ": 1 confirmed, 1 not confirmed. Median uncertainty of a drop: \\u00b11.0%" in text
     below = text.lower().index("not confirmed")
     assert text.index(FALLS.case_id) < below < text.rindex(LESS.case_id)
@@ -310,7 +310,7 @@ def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
     record = ExperimentRecord(first, open_loader, print)
     assert record.note() is None
     run = night()
-    assert record.note() == "a night's suspected regressions are measured first"
+    assert record.note() == "waits: a night's suspected regressions are measured first"
     assert record.finished(spool.comparison("compare-1"), "so") == ("queued", "so")
     record.leave(Ended("queued", "so"))
     names = [row["name"] for row in repository.waiting(run.run_id)]

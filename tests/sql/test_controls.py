@@ -67,7 +67,7 @@ def test_steady_controls_did_not_move(lab: Lab) -> None:
     both = {("n1", "memory_copy"): 10.0, ("n1", "matrix_product"): 3.0}
     verdict = lab.judged(lambda _: both)[STEADY.case_id]
     assert verdict.kind == "regressed"
-    assert "which does not explain it" in verdict.sentence
+    assert "which does not explain the change" in verdict.sentence
     assert 0 < (verdict.smallest_slowdown or 0) < 0.1
 
 
@@ -84,7 +84,7 @@ def test_each_case_has_the_controls_of_its_own_nodes(lab: Lab) -> None:
         lambda night: {("n1", "memory_copy"): 10.0, ("n2", "memory_copy"): fallen(night)},
         {STEADY: ("n1",), OTHER: ("n2",), both: ("n1", "n2")},
     )
-    assert "does not explain it" in verdicts[STEADY.case_id].sentence
+    assert "does not explain the change" in verdicts[STEADY.case_id].sentence
     for case in (OTHER, both):
         assert "suspect the node first" in verdicts[case.case_id].sentence
         assert "does not" not in verdicts[case.case_id].sentence
@@ -113,7 +113,7 @@ SETS: dict[str, tuple[Of, tuple[str, ...]]] = {
     ),
     "new with the fall": (
         lambda night: {COPY: 10.0} | ({PRODUCT: 2.0} if night >= FELL else {}),
-        ("changed by +1.", "does not explain it"),
+        ("changed by +1.", "does not explain the change"),
     ),
     "others since the fall": (lambda night: {COPY: 10.0} if night < FELL else {PRODUCT: 5.0}, ()),
 }

@@ -283,7 +283,7 @@ def test_only_nights_are_graded(
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
     said = graded(as_loader, tonight).sentence()
-    assert said.startswith("The detector: detected injected slowdowns: 3% ")
+    assert said.startswith("The detector: detected share of injected slowdowns: 3% ")
     assert "10% 100% of" in said
     assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
     assert "none yet" in DetectorGrades().sentence()

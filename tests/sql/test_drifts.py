@@ -84,8 +84,8 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
     (told,) = inbox.messages
     assert told["title"] == "Nightbench seeded on local: 1 series drifted"
     line = (
-        f"- {STEADY.case_id} on local: {drift['change']:+.1%} (± {2 * drift['error']:.1%}) over"
-        " its last 150 nights; no night of it is a regression"
+        f"- {STEADY.case_id} on local: {drift['change']:+.1%} (± {2 * drift['error']:.1%}) over "
+        "its last 150 nights, without a regression in any of them"
     )
     assert line in told["message"].splitlines()
     drifted = ("drift", STEADY.case_id, drift["run_id"])

@@ -438,14 +438,14 @@ def test_a_request_is_queued_shown_cancelled_and_commented(app: TestClient) -> N
     assert datetime.fromisoformat(state["starts_at"]).tzinfo
     assert state["links"]["comment"].endswith(f"/comparisons/{state['experiment_id']}/comment.md")
     one = f"/api/comparisons/{state['experiment_id']}"
-    assert app.get(one).json()["headline"].startswith("In the queue; it begins about")
+    assert app.get(one).json()["headline"].startswith("In the queue; expected to begin about")
     assert "In the queue" in app.get(f"{one}/comment.md").text
     assert app.get(f"{one}/result.json").status_code == 404
     assert "skipped" in app.get(f"{one}/junit.xml").text
     second = app.post("/api/comparisons/estimate", headers=BEARER, json={}).json()
     assert (second["place"], second["estimate_s"]) == (2, 600.0)
     ended = app.post(f"{one}/cancel", headers=BEARER, json={"why": "a typo"}).json()
-    assert (ended["state"], ended["headline"]) == ("cancelled", "It was cancelled: a typo")
+    assert (ended["state"], ended["headline"]) == ("cancelled", "Cancelled: a typo")
     again = app.post(f"{one}/cancel", headers=BEARER, json={})
     assert again.status_code == 409
     listed = app.get("/api/experiments?kind=compare&state=cancelled").json()["items"]

@@ -220,7 +220,7 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     assert place.sent(run) == 1
     (urgent,) = inbox.messages
     assert f"on local, urgent: {FALLS.case_id} regressed" in urgent["title"]
-    assert "- it is being measured again" in urgent["message"]
+    assert "- status: the case is being measured again" in urgent["message"]
     assert place.sent(run) == 0
     place.sql(
         "update raw.experiment set state = 'done', ended_at = now(), result = %s",

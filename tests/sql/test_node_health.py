@@ -96,7 +96,7 @@ def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection,
         "preflight_failed",
     ]
     assert sentences(reasons_from_json(changes[1]["reasons"])).startswith(
-        "3 faults in a row, the last one in preflight: n2: preflight: disk: 0 free"
+        "3 faults in a row; the last one in preflight: n2: preflight: disk: 0 free"
     )
 
 

@@ -103,7 +103,7 @@ DAMAGED = [
     ("repeat.reasons", [NEWER]),
     ("alert_cause.evidence", [{"text": "x", "rival": "newer"}]),
     ("alert_cause.evidence", ["text"]),
-    ('"case".axes', {"scale": {}}),
+    ('"case".axes', {"workload": "w", "framework": "f", "strategy": "single", "scale": {}}),
     ("experiment.request", {}),
     ("experiment.request", {"case_id": 7, "good": "1.0", "bad": "1.4"}),
     ("experiment.result", {"steps": [None]}),
@@ -155,7 +155,7 @@ def test_all_pages_and_commands_answer(
             for words in (["results", "--run", run_id], ["alert", "list"], ["alert", "show", "1"]):
                 if (done := CliRunner().invoke(command, words)).exit_code:
                     wrong.append(f"{column} = {value}: {words}: {done.exception}")
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
 
 
 JUDGED = [
@@ -168,7 +168,7 @@ JUDGED = [
     ("experiment.result", {"outcome": "confirmed", "ratio": "x"}),
     ("node_preflight.findings", [None]),
     ("node_event.reasons", [7]),
-    ('"case".axes', {"scale": {}}),
+    ('"case".axes', {"workload": "w", "framework": "f", "strategy": "single", "scale": {}}),
 ]
 
 

@@ -152,7 +152,7 @@ def test_three_peoples_pull_requests_and_a_night(
 
     first, second = push_of_ada(ONE, "slow"), push_of_ada(TWO, "equal")
     assert first.end() == 0
-    assert "of a newer commit, took its place" in first.outputs["headline"]
+    assert "for a newer commit" in first.outputs["headline"]
     slow = push_of_bob(ONE, "slow", profile="true")
     fork = push_of_eve(ONE, "broken", is_fork=True)
     assert "waits until an operator" in fork.comment

@@ -110,8 +110,8 @@ def test_the_page_shows_everything_and_loads_nothing(run, tmp_path):
         "6 cases: 1 regressed, 1 failed, 1 missing, 1 quarantined, 1 improved, 1 ok",
         "-12.0 % (-14.0 % to -10.0 %)",
         "3 of 3 measured cases trained on synthetic data",
-        "Quarantined, so that it counts nowhere",
-        "A repeat is a fresh launch of all processes on all nodes",
+        "Quarantined, does not count",
+        "A repeat is a new launch of all processes on all nodes",
         "2.13.0+cpu",
         "no fingerprint",
     ):

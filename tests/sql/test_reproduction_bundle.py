@@ -109,15 +109,18 @@ def test_a_bundle_says_what_was_measured_and_how_to_do_it_again(run, tmp_path):
 
 def test_a_case_of_several_nodes_says_that_one_machine_will_not_do(run, tmp_path):
     folder, said = bundle(tmp_path, run.run_id, TWO_NODES)
-    assert "it needs 2 nodes" in said
+    assert "the case needs 2 nodes" in said
     assert not (folder / "export.json").exists()
-    assert "Not from this archive alone: it needs 2 nodes" in (folder / "README.md").read_text()
+    assert (
+        "This archive alone is not enough: the case needs 2 nodes"
+        in (folder / "README.md").read_text()
+    )
 
 
 def test_what_has_left_the_spool_is_named_and_the_rest_is_there(run, tmp_path):
     run.remove()
     folder, said = bundle(tmp_path, run.run_id)
-    assert "its job is no longer in the spool" in said
+    assert "the job is no longer in the spool" in said
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
         "fingerprints.json",

@@ -135,12 +135,7 @@ def test_a_movement_that_was_dismissed_stays_silent_for_all_its_series(
 
 def test_a_fall_that_no_series_shows_alone_is_told(lab: Lab, reader: Warehouse) -> None:
     result = lab.judge(lab.load(FELL + 6, fall=0.015, noise=0.006))
-    assert (
-        sum(
-            "shown by other series and not by this one alone" in v.sentence for v in result.verdicts
-        )
-        >= 2
-    )
+    assert sum("clear only together with other series" in v.sentence for v in result.verdicts) >= 2
     (alert,) = reader.alerts.find()
     assert alert["sentence"].startswith("node n1: ")
 
@@ -170,7 +165,7 @@ def test_alerts_of_two_series_that_fell_first_become_one_and_the_message_says_so
     (ended,) = {case.case_id for case in ON_N1[:2]} - {alert["case_id"]}
     assert result.resolved == (ended,)
     (move,) = rows("select * from marts.fct_alert_event where to_state = 'resolved'")
-    assert move["why"].startswith("part of one alert: node n1: 6 of 6 series slower by ")
+    assert move["why"].startswith("joined another alert: node n1: 6 of 6 series slower by ")
     said = inbox.messages[-1]["message"]
     assert f"Resolved:\n- {ended}: now part of one alert: " in said
     lab.judge(lab.load(FELL + 4, since=FELL + 3, fall=0.08))

@@ -1,1 +1,1 @@
-"""One module for each log format; see `logs.reading` for what it holds."""
+"""One JSON file of templates or one module for each log format; `logs.reading` describes both."""

@@ -75,6 +75,9 @@ def _tracked(events, unit):
             continue
         fields, where = _figures(event["value"], unit), event.get("metadata") or {}
         place = tuple(_count(where, name) for name in ("step", "samples_count"))
+        steps = event["value"].get("iterations")
+        if isinstance(steps, int) and place[0]:  # UNet3D's step is an epoch of so many
+            place, fields["counted"] = (place[0] * steps, place[1]), True
         last = rows[-1] if rows else None
         if last and last[3] == place != (None, None) and _is_more_of(fields, last[1]):
             last[1].update(fields, others=dict(last[1]["others"], **fields["others"]))
@@ -167,7 +170,7 @@ def _number(stats, periods, batch, work, began_ms):
             if list(samples) == of_blocks or 0.5 < statistics.median(shares or [0]) < 3:
                 samples = list(itertools.accumulate(samples))
         steps = [count // batch for count in samples]
-    elif None not in steps and usual:
+    elif None not in steps and usual and "counted" not in stats[0][1]:
         gaps = [now - then for then, now in zip(steps, steps[1:])]
         gap = statistics.median(gaps or [1]) or 1
         if batch and usual < gap and 0.5 < usual * batch / gap < 3:

@@ -73,7 +73,7 @@ def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell,
     states its first losses, and whose loss is proved to fall.
     """
     (framework,) = builds_of(catalog.frameworks[line], cluster, {})
-    runs = framework.devices.get(cluster.device_kind, f"it does not know {cluster.device_kind}")
+    runs = framework.devices.get(cluster.device_kind, f"no support for {cluster.device_kind}")
     variant = variant_of(framework, cluster, {})
     why = runs if isinstance(runs, str) else without_image(line, cluster)
     if why is None and isinstance(variant, Refusal):
@@ -100,7 +100,6 @@ def acceptance_suite(cells: tuple[ModeCell, ...], cluster: Cluster, owner: str) 
 
 
 def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
-    """The modes as cases without a workload."""
 
     def values(axis: str) -> list[str]:
         known = framework.axes.get(axis, {})
@@ -182,7 +181,6 @@ def _wider(cell: ModeCell, cluster: Cluster, catalog: Catalog) -> Iterator[ModeC
 
 
 def _refusal(case: Case, cluster: Cluster, catalog: Catalog) -> str | None:
-    """Why a case cannot be measured there."""
     refusal = refusal_of(case, catalog, cluster, {}, untried=True)
     if refusal is not None:
         return refusal.message

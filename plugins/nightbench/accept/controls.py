@@ -19,17 +19,17 @@ def short_controls(health: ClusterHealth, least: Mapping[str, float]) -> list[Fi
         of_metric = [each for each in health.controls if each.metric == metric]
         if not of_metric:
             advice = (
-                "nodes without CUDA's PyTorch, and single nodes, have no such control measurement"
+                "single nodes, and nodes without PyTorch for CUDA, have no such control measurement"
             )
             found.append(fail(metric, "not measured", f"{bound:g} or more", advice))
         for each in of_metric:
             where, said = f"{each.node} {each.device}", f"{each.median:.4g} {each.unit}"
             wanted = f"{bound:g} {each.unit} or more (health.min_controls)"
             if each not in health.valid_controls:
-                advice = "foreign work distorts it: run the acceptance when the nodes are idle"
-                found.append(warn(metric, f"{said}, during foreign work", wanted, advice, where))
+                advice = "other processes distort it: run the acceptance when the nodes are idle"
+                found.append(warn(metric, f"{said}, on a busy node", wanted, advice, where))
             elif each.median < bound:
-                advice = "compare it with the other nodes; check clocks, power limits, links"
+                advice = "compare the value with other nodes; check clocks, power limits and links"
                 found.append(fail(metric, said, wanted, advice, where))
     return found
 
@@ -38,7 +38,7 @@ def peak_remarks(health: ClusterHealth, cluster: Cluster) -> list[str]:
     """Return each matrix product of an undisturbed GPU as a share of the GPU's dense peak."""
     found = []
     for control, share in peak_shares(health, cluster):
-        low = f": less than {LEAST_SHARE:.0%}; look at clocks, power limits, the library's version"
+        low = f", less than {LEAST_SHARE:.0%}: check clocks, power limits and the library's version"
         found.append(
             f"{control.node} {control.device} {control.metric}: {control.median:.4g} "
             f"{control.unit}, {share:.0%} of the dense peak{low if share < LEAST_SHARE else ''}"

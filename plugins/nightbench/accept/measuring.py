@@ -141,8 +141,8 @@ def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
             continue
         if run.is_controlled():
             raise UserError(
-                f"cluster {cluster}: {run.run_id} is measured by another process right now. Wait "
-                f"for it, or end it: nightbench cancel {run.run_id}"
+                f"cluster {cluster}: {run.run_id} is being measured by another process. Wait for "
+                f"its end, or cancel it: nightbench cancel {run.run_id}"
             )
         with errors.of(f"run {run.run_id} is not loaded"):
             mark_ended(run)
@@ -183,7 +183,7 @@ def try_modes(
     _load_interrupted(cluster.name, context.spool, context.connect)
     span = None if context.outside_hours else open_now(cluster, now)
     run_id = new_run_id(SUITE, now)
-    observer.say(f"cluster {cluster.name}: {len(cluster.nodes)} nodes are examined and measured")
+    observer.say(f"cluster {cluster.name}: checking and measuring {len(cluster.nodes)} nodes")
     health = asyncio.run(examine(context, cells))
     with closing(context.connect()) as connection:
         nodes = cluster_preflight.record_preflight(connection, run_id, health, cluster.health)

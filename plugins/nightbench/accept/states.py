@@ -85,7 +85,7 @@ def mode_states(
         newest = of_mode[-1] if of_mode else None
         due = _due(newest, build, catalog)
         asked = again is not None and newest is not None and newest.started_at < again
-        why = due or ("asked for again" if asked else None)
+        why = due or ("requested again" if asked else None)
         found.append(ModeState(cell, build, newest, why))
     failed = {each.cell.narrower: each.cell for each in found if _fails(each)}
     return [
@@ -116,11 +116,11 @@ def _due(known: AcceptedMode | None, build: Build, catalog: Catalog) -> str | No
     if not known.is_driver_same:
         return f"another driver than {known.driver}"
     if known.checks_digest != checks_digest():
-        return "the checks that judged it have changed"
+        return "the checks of its last result have changed"
     if known.code_digest == catalog.code_digest:
         return None
     if known.outcome != PASSED:
-        return "it did not pass, and the code has changed"
+        return "it did not pass, and the code has changed since"
     locked = catalog.frameworks[build.line].versions_of(build.variant)
     wanted = [each.split("+")[0] for each in ((build.version,) if build.version else locked)]
     version = (known.framework_version or wanted[-1]).split("+")[0]

@@ -189,7 +189,7 @@ def _headline(item: AlertItem) -> str:
         and item.grown_from is not None
         and abs(verdict.change) > abs(item.grown_from)
     ):
-        words += f", grew from {abs(item.grown_from):.1%} to {abs(verdict.change):.1%}"
+        words += f": the change grew from {abs(item.grown_from):.1%} to {abs(verdict.change):.1%}"
     elif verdict.change is not None:
         words += f" by {abs(verdict.change):.1%}"
     if item.confirmation is not None:
@@ -211,7 +211,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
         lines = [f"{kinds} on {verdict.cluster}, one cause"]
     lines += _cause(worst.cause)
     if len(items) > 1:
-        lines.append(f"- the worst: {verdict.case_id}")
+        lines.append(f"- most affected case: {verdict.case_id}")
     if worst.untried:
         lines.append(f"- untried configuration, never run on such devices before: {worst.untried}")
     lines += _error(worst)
@@ -228,7 +228,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
             members = sorted(item.members.items(), key=lambda member: member[1])
             lines += [f"- {item.shared}:", *(f"  - {name}: {by:+.1%}" for name, by in members)]
     if len(items) > 1:
-        lines += ["- all of them:", *(f"  - {_row(item)}" for item in items)]
+        lines += ["- all cases:", *(f"  - {_row(item)}" for item in items)]
     return "\n".join(lines)
 
 
@@ -291,7 +291,7 @@ def _cause(cause: Cause | None) -> list[str]:
 def _confirmation(item: AlertItem) -> list[str]:
     found = item.confirmation
     if found is None:
-        return ["- it is being measured again"] if item.is_awaited else []
+        return ["- status: the case is being measured again"] if item.is_awaited else []
     words = f"- {_words(found.outcome)}: {found.sentence}"
     return [words + (f" ({_ratio(found)})" if found.ratio is not None else "")]
 
@@ -299,8 +299,8 @@ def _confirmation(item: AlertItem) -> list[str]:
 def _ratio(found: Confirmation) -> str:
     interval = ""
     if found.low is not None and found.high is not None:
-        interval = f", {found.low:.4f} to {found.high:.4f}"
-    return f"ratio {found.ratio:.4f}{interval}, n = {found.rounds}"
+        interval = f", 95% interval {found.low:.4f} to {found.high:.4f}"
+    return f"ratio {found.ratio:.4f}{interval}, {found.rounds} rounds"
 
 
 def _row(item: AlertItem) -> str:
@@ -309,7 +309,7 @@ def _row(item: AlertItem) -> str:
     if verdict.low is not None and verdict.high is not None:
         words += f", level change {_level(verdict)}"
     if verdict.value is not None and verdict.baseline is not None:
-        words += f", {_plain(item, verdict.value)} of {_value(item, verdict.baseline)}"
+        words += f", {_value(item, verdict.value)}, baseline {_value(item, verdict.baseline)}"
     return f"{words}, untried configuration" if item.untried else words
 
 

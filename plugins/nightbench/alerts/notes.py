@@ -67,10 +67,10 @@ def noise_notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{event['case_id']} on {event['cluster']}: "
         + (
-            f"noisy: {event['sentence']}. It is still measured, but opens no alert until it is "
-            "steady again"
+            f"noisy: {event['sentence']}. The series is still measured, but a drop opens no alert "
+            "until the series is steady again"
             if event["what"] == NOISY
-            else f"steady again, so it opens alerts again: {event['sentence']}"
+            else f"steady again, so a drop opens an alert again: {event['sentence']}"
         )
         for event in sorted(events, key=lambda event: (event["what"], event["case_id"]))
     ]
@@ -168,7 +168,7 @@ def drift_notes(rows: Iterable[Row]) -> list[str]:
     """Return one line for each row of `marts.fct_drift`, for messages and lists."""
     return [
         f"{row['case_id']} on {row['cluster']}: {row['change']:+.1%} (± {2 * row['error']:.1%}) "
-        f"over its last {row['nights']} nights; no night of it is a regression"
+        f"over its last {row['nights']} nights, without a regression in any of them"
         for row in rows
     ]
 
@@ -179,7 +179,7 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     ended = [row for row in rows if row["verdict"] is not None]
     if not rows:
         return []
-    said = f"{len(ended)} of {len(rows)} suspected regressions"
+    said = f"{len(ended)} of {len(rows)} suspected regressions were measured again"
     if ended:
         began = min(row["requested_at"] for row in rows)
         took = max(row["ended_at"] for row in ended) - began
@@ -196,9 +196,9 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
-        said += f". Median uncertainty of a drop: ±{now:.1%}; from the nights alone: ±{before:.1%}"
+        said += f". Median uncertainty of a drop: ±{now:.1%}, from nights alone ±{before:.1%}"
     left = [row for row in rows if row["state"] == "cancelled"]
-    return [said + (f". {len(left)} not repeated: no time left" if left else "")]
+    return [said + (f". Not measured again, because no time was left: {len(left)}" if left else "")]
 
 
 def _half(row: Mapping[str, Any]) -> float | None:

@@ -74,7 +74,7 @@ def severity_of(group: Sequence[Row]) -> AlertSeverity:
     least = max(map(least_loss, group))
     outcomes = {row["confirmation"] for row in group}
     if any(row["change"] is None for row in group):
-        return AlertSeverity(HIGH, "yields no result any more")
+        return AlertSeverity(HIGH, "no longer yields a result")
     if any(row["metric"] == "training" for row in group):
         return AlertSeverity(HIGH, "trains differently from before")
     if outcomes == {"not_confirmed"}:

@@ -71,7 +71,7 @@ def explain(facts: CauseFacts) -> Explanation:
     evidence = _evidence(facts, found)
     if not found or found[0].weight < ENOUGH:
         if facts.failure:
-            failure = CauseEvidence(f"it failed: {sentences(facts.failure).rstrip('.')}")
+            failure = CauseEvidence(f"the case failed: {sentences(facts.failure).rstrip('.')}")
             evidence = (failure, *evidence)
         name = failure_name(facts.failure)
         return Explanation(CauseKind.UNEXPLAINED, _no_cause_text(found), evidence, name)
@@ -137,9 +137,9 @@ def _unchanged(facts: CauseFacts) -> list[str]:
         same.append("control measurements of the nodes")
     texts = []
     if same:
-        texts.append(f"as before: {', '.join(same)}")
+        texts.append(f"unchanged: {', '.join(same)}")
     if unknown:
-        texts.append(f"not known: {', '.join(unknown)}")
+        texts.append(f"unknown: {', '.join(unknown)}")
     return texts
 
 
@@ -147,7 +147,7 @@ def _no_cause_text(found: list[PossibleCause]) -> str:
     if not found:
         return "No examined cause changed at that time."
     names = ", ".join(dict.fromkeys(f"{CAUSE_LABELS[s.kind]} ({s.name})" for s in found[:3]))
-    return f"Not enough evidence for {names}."
+    return f"There is not enough evidence for {names}."
 
 
 # --- groups: the same suspect on neighbouring nights of a cluster -------------------------------

@@ -58,17 +58,17 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
     ]
     if differ(old, new):
         name, weight = f"{line} {old} -> {new}", 3
-        text = f"the framework {line} went from {old} to {new}"
+        text = f"the version of {line} changed from {old} to {new}"
     elif differ(good.build, bad.build):
         pair = pair_of(good.build, bad.build)
         name, weight = f"{line} build {pair}", 3
-        text = f"the framework {line} came from another build ({pair})"
+        text = f"{line} has another build of the same version ({pair})"
     elif differ(earlier := good.libraries.get("python"), later := bad.libraries.get("python")):
         name, weight = f"{line} Python {earlier} -> {later}", 3
-        text = f"the Python of {line} went from {earlier} to {later}"
+        text = f"the Python version of {line} changed from {earlier} to {later}"
     elif libraries:
         name, weight = f"{line}: {', '.join(libraries)}", 2
-        text = f"the framework {line} stayed, but its environment changed: {shortened(libraries)}"
+        text = f"{line} has the same version, but other libraries: {shortened(libraries)}"
     else:
         return None
     cause = PossibleCause(CauseKind.FRAMEWORK_VERSION, name, text)
@@ -90,7 +90,7 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         cause.add_for(2, f"other frameworks on the same nodes were steady ({others.steady} series)")
         cause.sentence += ", other frameworks on the same nodes were steady"
     elif others.mostly_dropped:
-        cause.add_against(3, f"other frameworks there dropped too ({others.dropped} series)")
+        cause.add_against(3, f"other frameworks dropped too ({others.dropped} series)")
     weigh_controls(facts, cause, 2)
     if differ(good.code_digest, bad.code_digest):
         cause.add_against(0, "the benchmarks' code changed in the same night")
@@ -150,7 +150,7 @@ def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
         return None
     names = sorted(facts.faults)
     faults = shortened(sentence(facts.faults[node]) for node in names)
-    text = f"{_nodes(names)} made it fail"
+    text = f"{_nodes(names)} caused the failure"
     return PossibleCause(CauseKind.NODE, ", ".join(names), text, 5, [f"{text}: {faults}"])
 
 
@@ -169,7 +169,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(4, controls_text(dropped))
         if facts.change is not None and not explain_loss(facts, dropped):
             cause.add_against(
-                2, f"they lost at most {largest_loss(dropped):.0%}, the series {-facts.change:.0%}"
+                2, f"only by {largest_loss(dropped):.0%}, but the series by {-facts.change:.0%}"
             )
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
@@ -181,7 +181,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
         if steady:
-            cause.add_against(1, f"control measurements: {shortened(c.label for c in steady)}")
+            cause.add_against(1, f"did not drop: {shortened(c.label for c in steady)}")
     else:
         return None
     nodes = frozenset(node for name in names for node in name.split("+"))
@@ -189,7 +189,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(2, facts.shared.sentence)
     there, elsewhere = peers_by_place(facts, nodes)
     if alone and set(alone) & nodes:
-        text = f"{other_series(there.dropped)} there dropped too; {elsewhere.steady} elsewhere not"
+        text = f"{other_series(there.dropped)} dropped there; {elsewhere.steady} elsewhere did not"
         cause.add_for(2, text)
     elif there.mostly_dropped:
         cause.add_for(1, f"{other_series(there.dropped)} on the same nodes dropped too")
@@ -239,7 +239,7 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
     new = sorted(set(bad.nodes) - {node for night in (good, *facts.good) for node in night.nodes})
     if not new:
         return None
-    text = f"the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
+    text = f"now the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
     cause = PossibleCause(CauseKind.NODE, ", ".join(new), text, 3, [text])
     weigh_peers(cause, count(peers_on(facts, frozenset(new))), SAME_NODES, dropped=None)
     return cause
@@ -259,25 +259,25 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
     if not nodes:
         return
     named = sorted(nodes)
-    text = f"foreign work ran on {' and '.join(named)}"
+    text = f"other processes ran on {' and '.join(named)}"
     cause = PossibleCause(CauseKind.NEIGHBOUR, ", ".join(named), text)
     if reasons:
         cause.add_for(3, f"repeats were disturbed: {shortened(reasons)}")
         was, now = _foreign_share(facts.good), _foreign_share(facts.bad)
         if was and was * 2 >= now:
-            cause.add_against(2, f"disturbed before too: {was:.0%} of repeats, {now:.0%} since")
+            cause.add_against(2, f"disturbed repeats: {was:.0%} before, {now:.0%} since")
     if busy:
         who = shortened(
             f"{preflight.node}: {preflight.foreign_share:.0%} of the cores"
             + (f", {shortened(preflight.foreign)}" if preflight.foreign else "")
             for preflight in busy
         )
-        cause.add_for(2 if not reasons else 1, f"a preflight saw foreign work ({who})")
+        cause.add_for(2 if not reasons else 1, f"a preflight found other processes ({who})")
         before = {
             preflight.node for preflight in facts.preflights_before if preflight.has_neighbours
         }
         if {preflight.node for preflight in busy} <= before:
-            cause.add_against(2, "the preflight before the change also saw foreign work")
+            cause.add_against(2, "the preflight before the change also found other processes")
     if dropped_controls(facts):
         cause.add_for(1, controls_text(dropped_controls(facts)))
     weigh_peers(cause, count(peers_on(facts, frozenset(nodes))), SAME_NODES)
@@ -302,7 +302,7 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
         text = f"devices of {' and '.join(named)} "
         cause = PossibleCause(CauseKind.THERMAL, ", ".join(named), text)
         if slowed:
-            cause.add_for(4, f"throttled while measured: {shortened(s for _, s in slowed)}")
+            cause.add_for(4, f"throttled in repeats: {shortened(s for _, s in slowed)}")
             cause.sentence += "were slowed down by heat or power while the case was measured"
             before = {reason.code for night in facts.good for reason in night.disturbed}
             if ReasonCode.DEVICE_THROTTLED in before:
@@ -310,14 +310,14 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
         if throttled:
             cause.add_for(3, f"throttled before the night: {shortened(s for _, s in throttled)}")
             if not slowed:
-                cause.sentence += "were throttled before anything ran"
+                cause.sentence += "were throttled before a benchmark ran"
         if hot:
             cause.add_for(2, f"hot before the night: {shortened(s for _, s in hot)}")
             if not slowed and not throttled:
-                cause.sentence += "were hot before anything ran"
+                cause.sentence += "were hot before a benchmark ran"
         seen = {x.node for x in facts.preflights_before if x.throttled or x.hot}
         if (throttled or hot) and not slowed and set(named) <= seen:
-            cause.add_against(2, "the preflight before the change saw the same")
+            cause.add_against(2, "the preflight before the change found the same")
         _weigh_heat(facts, cause)
         yield cause
     clocks = [c for c in changed_fields(facts) if c.is_clock]
@@ -331,7 +331,7 @@ def _weigh_heat(facts: CauseFacts, cause: PossibleCause) -> None:
     was, now = _median_drift(facts.good), _median_drift(facts.bad)
     if was is not None and now is not None and now - was > HEAT_DRIFT:
         cause.add_for(
-            1, f"steps became slower within a repeat ({now:+.1%}, before {was:+.1%}), due to heat"
+            1, f"steps slow down within a repeat, as with heat ({now:+.1%}, before {was:+.1%})"
         )
     there = count(peers_on(facts, frozenset(cause.name.split(", "))))
     weigh_peers(cause, there, SAME_NODES, dropped=None)
@@ -368,7 +368,7 @@ def _field_cause(
     is_strong = any(not c.is_weak for c in fields)
     weight = strong if is_strong else 1
     where = " and ".join(sorted(nodes))
-    cause = PossibleCause(kind, "; ".join(labels), f"on {where} changed: {shortened(labels)}")
+    cause = PossibleCause(kind, "; ".join(labels), f"{where} changed: {shortened(labels)}")
     cause.add_for(
         weight, f"changed between the last good night and the first bad: {shortened(labels)}"
     )

@@ -141,7 +141,7 @@ def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None
 
 def controls_text(dropped: Sequence[ControlSeries]) -> str:
     """Return `controls dropped: memory_copy (cpu) of n1 to 80% of before`."""
-    ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of before" for c in dropped]
+    ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of its earlier value" for c in dropped]
     return f"control measurements dropped: {shortened(ratios)}"
 
 

@@ -1,8 +1,8 @@
 """Defines checks, functions of a subject and what they are to return, and runs tables of them.
 
-The tables in `repeats.py` and `measurements.py` are made of `Check` entries. Great Expectations
-judges the values of all cases at once (`expectations.py`): a row of one frame for each limit of a
-check.
+The tables in `repeats.py`, `training.py` and `measurements.py` are made of `Check` entries. Great
+Expectations judges the values of all cases at once (`expectations.py`): a row of one frame for each
+limit of a check.
 """
 
 from __future__ import annotations

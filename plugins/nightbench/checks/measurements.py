@@ -45,7 +45,7 @@ def _needed(context: CheckContext) -> int:
 
 
 def _enough_words(context: CheckContext) -> str:
-    which = "the least of the protocol's" if context.protocol.adaptive else "half of the protocol's"
+    which = "the protocol's minimum" if context.protocol.adaptive else "half of the repeats"
     return f"{_needed(context)} good repeats or more, {which}"
 
 
@@ -110,7 +110,7 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
     Check(
         "framework_version", FAIL, "measurement", _comparable_version,
         equal_to(lambda c: c.requested_version, of_text=True),
-        lambda c: f"version {c.requested_version}, as the build asks",
+        lambda c: f"version {c.requested_version}, as the build requests",
         applies=lambda c: c.requested_version is not None,
     ),
     Check(
@@ -133,7 +133,7 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "mfu", FAIL, "measurement", lambda c, m: m.mfu, at_most(1.0),
-        "model FLOPs per second within the peak of the devices",
+        "model FLOPs per second do not exceed the peak of the devices",
         show="{:.3f}",
     ),
     Check(

@@ -200,7 +200,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     Check(
         "precision", FAIL, "rank", lambda c, rank: rank.precision,
         equal_to(lambda c: c.case.precision, of_text=True),
-        lambda c: f"every trainer shows that it computes in {c.case.precision}",
+        lambda c: f"every trainer reports that it computes in {c.case.precision}",
         from_rank=True,
     ),
     # --- the ranks ---
@@ -249,7 +249,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "steps_agree", FAIL, "repeat", lambda c, repeat: _differing_steps(repeat), NOTHING,
-        "equally many steps on every trainer, since they run each step together",
+        "the same number of steps on every trainer, because the trainers run each step together",
         applies=lambda c: len(c.trainers) > 1 and not (c.asynchronous or c.from_log),
     ),
     Check(
@@ -267,7 +267,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     Check(
         "step_ends_monotonic", FAIL, "rank",
         lambda c, rank: sum(b < a for a, b in itertools.pairwise(rank.step_end_s)), at_most(0),
-        "0 steps that end before the one before them",
+        "0 steps that end before the previous step",
         show="{:.0f}",
     ),
     Check(
@@ -280,7 +280,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         "window_matches_steps", FAIL, "rank",
         lambda c, rank: _difference(sum(rank.step_seconds), rank.window_wall_s),
         at_most(_tolerance),
-        lambda c: f"step times add up to the window within {_tolerance(c):.0%}",
+        lambda c: f"the sum of the step times is the window's length within {_tolerance(c):.0%}",
         show="{:.2%}",
     ),
     Check(
@@ -304,7 +304,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     Check(
         "throughput_matches_steps", FAIL, "repeat",
         lambda c, repeat: _contradiction(repeat.summary), at_most(_tolerance),
-        lambda c: f"within {_tolerance(c):.0%} of the rate by the step times",
+        lambda c: f"within {_tolerance(c):.0%} of the throughput by the step times",
         show="{:.2%}",
     ),
     Check(

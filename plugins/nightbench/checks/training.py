@@ -12,7 +12,6 @@ from statistics import fmean
 
 from nightbench.checks.engine import (
     NOTHING,
-    POSITIVE,
     Check,
     CheckContext,
     Expectation,
@@ -50,11 +49,11 @@ def _bad_losses(rank: RankResult) -> str:
 def _unchanged(rank: RankResult) -> str:
     """Return the tensors that did not move, or to where there is no number."""
     if rank.weights_moved is None:
-        return "the change of its weights is not stated"
+        return "the rank does not report the change of its weights"
     if not rank.weights_moved:
         return "no tensor is trained"
     words = [
-        f"{name} did not move" if moved.largest == 0 else f"{name} has values that are not finite"
+        f"{name} did not change" if moved.largest == 0 else f"{name} has values that are not finite"
         for name, moved in rank.weights_moved.items()
         if not moved.largest > 0
     ]
@@ -66,7 +65,7 @@ def _beyond_step_limit(rank: RankResult) -> str | None:
     if rank.weights_moved is None:
         return None
     words = [
-        f"an element of {name} moved by {moved.largest:.3g}, its optimizer's steps allow "
+        f"an element of {name} changed by {moved.largest:.3g}; the optimizer's steps allow "
         f"{moved.limit:.3g}"
         for name, moved in rank.weights_moved.items()
         if moved.limit is not None and moved.largest > moved.limit * ROUNDING
@@ -81,18 +80,22 @@ def _trainers_step_alone(context: CheckContext) -> bool:
 
 _UNSENT = {
     True: "",
-    False: "the weights that it pulls stay the same while it alone trains",
-    None: "whether its gradients arrive is not stated",
+    False: "the weights on the servers do not change while only this trainer trains",
+    None: "the rank does not report whether its gradients arrive",
 }
 
 
-def _loss_decrease(repeat: Repeat) -> float | None:
-    """Return by how much training has lowered the loss, of the same batches where known."""
-    first, window = repeat.summary.loss_first, repeat.summary.loss_median
-    if first is None or window is None:
-        return None
+def _loss_not_lower(repeat: Repeat) -> str | None:
+    """Return by how much the loss is higher than before training, and which losses these are."""
+    first, last = repeat.summary.loss_first, repeat.summary.loss_median
+    compared = "the median loss of the window is higher by {:.4g} than the loss of the first step"
     again = [r.loss_again for r in repeat.measured if r.loss_again is not None]
-    return first - (fmean(again) if again and len(again) == len(repeat.measured) else window)
+    if again and len(again) == len(repeat.measured):
+        last = fmean(again)
+        compared = "the loss of the first batch is higher by {:.4g} after the window"
+    if first is None or last is None:
+        return None
+    return "" if last < first else compared.format(last - first)
 
 
 def _work_done(context: CheckContext, rank: RankResult) -> float | None:
@@ -110,7 +113,7 @@ def _skipped(rank: RankResult) -> str:
 def _overloaded(rank: RankResult) -> str:
     """Return the experts that have too much of their layer's tokens."""
     if rank.expert_tokens is None:
-        return "the number of tokens of its experts is not stated"
+        return "the rank does not report the tokens of its experts"
     shares = {
         f"layer {layer}, expert {expert}": tokens * len(counts) / sum(counts)
         for layer, counts in enumerate(rank.expert_tokens)
@@ -118,7 +121,7 @@ def _overloaded(rank: RankResult) -> str:
     }
     crowded = {where: share for where, share in shares.items() if share > CROWDED}
     most = sorted(crowded, key=lambda where: -crowded[where])
-    return _first_of([f"{where} has {crowded[where]:.2f} times its share" for where in most])
+    return _first_of([f"{where} has {crowded[where]:.2f} even shares" for where in most])
 
 
 def is_number(value: object) -> bool:
@@ -140,12 +143,12 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "weights_move", FAIL, "rank", lambda c, rank: _unchanged(rank), NOTHING,
-        "every trainable tensor moves within the window, by a finite amount",
+        "every trainable tensor changes within the window, by a finite amount",
         from_rank=True,
     ),
     Check(
         "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond_step_limit(rank), NOTHING,
-        "no tensor moves further than its optimizer's steps allow",
+        "no tensor changes by more than its optimizer's steps allow",
         from_rank=True,
     ),
     Check(
@@ -155,16 +158,15 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
-        "loss_falls", FAIL, "repeat", lambda c, repeat: _loss_decrease(repeat), POSITIVE,
-        "the loss of the first batch is lower after the window than before training",
-        show="{:.4g} below",
+        "loss_falls", FAIL, "repeat", lambda c, repeat: _loss_not_lower(repeat), NOTHING,
+        "training lowers the loss",
         applies=lambda c: c.converges,
         from_rank=True,
     ),
     Check(
         "work_done", FAIL, "rank", _work_done,
         Expectation(low=1 - WORK_TOLERANCE, high=1 + WORK_TOLERANCE),
-        f"a step computes its model's FLOPs for the whole batch within {WORK_TOLERANCE:.0%}",
+        f"a step computes the model's FLOPs for the whole batch within {WORK_TOLERANCE:.0%}",
         show="{:.1%}",
         applies=lambda c: c.step_flops_per_unit is not None,
         from_rank=True,
@@ -208,7 +210,6 @@ def _requested(context: CheckContext) -> dict[str, str]:
 
 
 def _between_gpus(context: CheckContext) -> bool:
-    """Whether ranks on GPUs exchange gradients."""
     on_gpus = any(process.device is not None for process in context.trainers)
     return on_gpus and context.case.strategy is Strategy.COLLECTIVE and len(context.trainers) > 1
 
@@ -268,14 +269,14 @@ def _strange_losses(context: CheckContext, rank: RankResult) -> str:
         wanted = expected[rank.rank]
         found = math.nan if found is None else found
         if not abs(found - wanted) <= _tolerance(context) * max(1.0, abs(wanted)):
-            words.append(f"{step} step {found:.6g}, on a CPU {wanted:.6g}")
+            words.append(f"{step} step: loss {found:.6g}, on a CPU {wanted:.6g}")
     return ", ".join(words)
 
 
 MODE_CHECKS: tuple[Check, ...] = (
     Check(
         "mode_used", FAIL, "rank", _fell_back, NOTHING,
-        lambda c: f"every trainer runs as the case asks: {c.case.mode}",
+        lambda c: f"every trainer runs as the case requests: {c.case.mode}",
         applies=lambda c: bool(_requested(c)) or _between_gpus(c),
         from_rank=True,
     ),

@@ -41,7 +41,7 @@ def accept(
     untried: Annotated[bool, typer.Option(help=described(AcceptRequest, "untried"))] = True,
     again: Annotated[bool, typer.Option("--again", help=described(AcceptRequest, "again"))] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the configurations and their states.")
+        bool, typer.Option("--dry-run", help="List the configurations; measure nothing.")
     ] = False,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
@@ -149,5 +149,5 @@ def show(states: Sequence[ModeState], cluster: Cluster) -> None:
     if due:
         usual = common.history(cluster.name)
         known = [usual[case.case_id] for case in due if case.case_id in usual]
-        about = f"about {duration(sum(known))}" if known else "no estimate: there is no history yet"
+        about = f"about {duration(sum(known))}" if known else "no estimate of time: no history yet"
         warn(f"{len(due)} must be retested: {about}, {len(due) - len(known)} without a history")

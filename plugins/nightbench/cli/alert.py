@@ -45,7 +45,7 @@ GroupOption = Annotated[
     bool, typer.Option("--group", help="Apply the change to all alerts of the same cause.")
 ]
 MOST = 10_000
-"""Largest number of alerts in a list."""
+"""Largest number of alerts to list."""
 
 
 @app.command("list")
@@ -53,7 +53,7 @@ def list_alerts(
     every: Annotated[bool, typer.Option("--all", help="Include closed alerts.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List live alerts, worst first, one line for each cause."""
+    """List alerts that are not closed, worst first, one line for each cause."""
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
         unplanned = unplanned_sentences(warehouse.alerts.read("unmeasured_alerts"))
@@ -71,7 +71,7 @@ def list_alerts(
 
 @app.command()
 def show(alert: AlertArgument, json: common.JsonOption = False) -> None:
-    """Show an alert, its cause, its history, and other alerts of the same cause."""
+    """Show an alert with its cause and history, and the other alerts of the same cause."""
     with common.reader() as warehouse:
         _show(warehouse, alert, json)
 
@@ -83,7 +83,7 @@ def ack(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Acknowledge an alert: someone is working on it."""
+    """Acknowledge an alert: a user is working on it."""
     _change(alert, "acknowledge", json, why=why, group=group)
 
 
@@ -94,7 +94,7 @@ def resolve(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Mark an alert as fixed; if the drop continues, it is reported again."""
+    """Mark an alert as fixed; if the drop continues, a new alert reports it."""
     _change(alert, "resolve", json, why=why, group=group)
 
 
@@ -102,13 +102,14 @@ def resolve(
 def dismiss(
     alert: AlertArgument,
     reason: Annotated[
-        str, typer.Option("--reason", help="false_alarm, intended or wont_fix.", show_default=False)
+        str,
+        typer.Option("--reason", help="Why: false_alarm, intended, wont_fix.", show_default=False),
     ],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Close an alert for good; it stays silent until the series drops further."""
+    """Close an alert without a fix; the series opens an alert again only if it drops further."""
     _change(alert, "dismiss", json, why=why, group=group, reason=reason)
 
 
@@ -122,13 +123,13 @@ def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = 
 def snooze(
     alert: AlertArgument,
     until: Annotated[
-        str, typer.Option("--until", help="12h, 3d, 2w, a date (2026-12-01), or date and time.")
+        str, typer.Option("--until", help="End: 12h, 3d, 2w, a date (2026-12-01), date and time.")
     ],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Send no message until a time; an alert that is still open then is reported again."""
+    """Send no message about an alert until a time; if it is still open then, it is sent again."""
     _change(alert, "snooze", json, why=why, group=group, until=until)
 
 
@@ -161,9 +162,9 @@ def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -
     plot = picture(f"{chosen.name}-test", made_up, "samples", made_up[24].at, 100.0)
     title = f"Nightbench {chosen.name}: a test message"
     body = (
-        "Nothing has happened: this is a test of the channels of this suite (`nightbench alert "
-        f"test {suite}`).\nAn alert looks like this, with a plot of its series if the channel "
-        f"accepts pictures. Owner: {chosen.owner}."
+        "No alert was opened: this is a test of the channels of this suite (`nightbench alert test "
+        f"{suite}`).\nA message about an alert looks like this one, with a plot of the series if "
+        f"the channel accepts pictures. Owner: {chosen.owner}."
     )
     deliveries = send(channels, title, body, common.channel_url, [plot] if plot else [])
     if json:
@@ -191,7 +192,7 @@ def _change(alert: int, name: str, json: bool, **given: str | bool) -> None:
     with common.reader() as warehouse:
         _show(warehouse, alert, json)
     if change.group and not json:
-        say(f"{changed} of {len(group)} alerts of its group were changed")
+        say(f"{changed} of {len(group)} alerts of the same cause were changed")
 
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
@@ -243,7 +244,7 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     if state is None:
         return []
     if state in LIVE_EXPERIMENTS:
-        return ["measured again: still running"]
+        return ["the measurement that repeats it is still running"]
     outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
     return [f"{outcome}: {row['confirmation_sentence']}"]
 

@@ -73,7 +73,7 @@ def others_of(others: Sequence[Row]) -> list[str]:
     """Return a line for each of the other alerts of one cause, up to `SHOWN`."""
     if not others:
         return []
-    lines = [f"the same cause, {len(others)} other series (--group acts on all of them):"]
+    lines = [f"{len(others)} other series with the same cause (--group acts on all):"]
     width = max(len(str(row["alert_id"])) for row in others)
     lines += [
         f"  {row['alert_id']:>{width}}  {row['case_id']}: {what(row)}, {state(row)}"

@@ -40,7 +40,7 @@ def bisect(
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="The case that changed.")
+        str | None, typer.Option("--case", metavar="SLUG", help="Case that became slower.")
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
@@ -62,7 +62,7 @@ def bisect(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the first version of a framework line that made a case slower, or train differently.
+    """Find the first version of a framework line that is slower on a case, or trains differently.
 
     Each version is compared with the good version in rounds of two launches, as `compare` does.
 
@@ -70,7 +70,8 @@ def bisect(
 
     - 0: the version was found.
     - 2: wrong usage, or nothing could be measured.
-    - 3: not found: only a range is known, the budget is used up, or the bad version is as the good.
+    - 3: not found: only a range of versions is known, the budget is used up, or the bad version
+      equals the good one.
     """
 
     def work() -> int:

@@ -20,7 +20,7 @@ app = typer.Typer()
 
 CANCEL_REASON = "cancelled by the user"
 CANCEL_TIMEOUT_S = 60.0
-"""Seconds to wait; building an environment may take longer, which `cancel` reports."""
+"""Seconds to wait for the end. Building an environment may take longer; `cancel` reports this."""
 CANCEL_RETRY_S = 5.0
 
 
@@ -60,7 +60,7 @@ def cancel(
         say(f"{node}: {len(report.stopped[node])} agents stopped, {len(pids)} processes ended")
     _record_cancelled(found, begun=True)
     plans.mark_ended(found)
-    say(f"{found.run_id} is cancelled: no process with its mark is left on {where.name}")
+    say(f"{found.run_id} is cancelled: none of its processes is left on {where.name}")
     # Loaded elsewhere: the checks take seconds of CPU, which another run may be measured with.
     if api:
         api.run_again(dag_id, dag_run_id, dag_run.LOADING)
@@ -182,7 +182,7 @@ def _cancel_experiment(name: str) -> bool:
             warehouse.experiments.leave(name, None, "cancelled", spent_s=0.0, why=CANCEL_REASON)
     kind = document["schema"].removeprefix("nightbench.").partition("/")[0]
     say(
-        f"{name} is cancelled: no process of it is left on {cluster.name}. Continue: "
+        f"{name} is cancelled: none of its processes is left on {cluster.name}. Continue: "
         f"{resume_command(kind, name, request)}"
     )
     return True

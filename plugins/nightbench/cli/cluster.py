@@ -67,7 +67,7 @@ def from_inventory(
         typer.Option(
             "--login",
             metavar="HOST",
-            help="Slurm's login node, which launches the gangs; --ssh-conn-id is its Connection.",
+            help="Slurm's login node, which launches gangs; --ssh-conn-id is its Connection.",
         ),
     ] = None,
 ) -> None:
@@ -86,7 +86,7 @@ def from_inventory(
 @app.command()
 def scan(
     cluster: common.ClusterArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept new keys.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,7 +96,7 @@ def scan(
         ),
     ] = None,
 ) -> None:
-    """Show the host keys of all nodes and jump hosts; store new keys in known_hosts.
+    """Show the host keys of all nodes and jump hosts, and store new keys in known_hosts.
 
     A changed key is accepted only if --replace names its node.
 
@@ -159,7 +159,7 @@ class _Scan:
                 if not asyncio.run(self._level(level)):
                     behind = [name for later in levels[number + 1 :] for name in later]
                     if behind:
-                        say(f"Not scanned, as a jump host is not known yet: {', '.join(behind)}")
+                        say(f"Not scanned, because a jump host is not known: {', '.join(behind)}")
                     return False
                 working.write_text(self._text, encoding="utf-8")
         return self._good
@@ -358,7 +358,7 @@ def manifests(
         str, typer.Option("--account", help="Service account that Nightbench uses.")
     ] = "nightbench",
 ) -> None:
-    """Print Role, RoleBinding and NetworkPolicy for a cluster whose nodes are pods."""
+    """Print Role, RoleBinding and NetworkPolicy for a cluster that uses pods as nodes."""
     where = common.cluster_of(cluster)
     if where.kubernetes is None:
         raise UserError(

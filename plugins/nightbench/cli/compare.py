@@ -259,7 +259,6 @@ def _rounds(row: Document) -> Table:
 
 
 def _lines(document: Document) -> list[str]:
-    """Return the result as sentences."""
     lines = []
     for row in document["cases"]:
         lines.append(f"{row['case_id']}: {row['verdict']}. {row['sentence']}.")

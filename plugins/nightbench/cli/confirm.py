@@ -29,9 +29,9 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure an alert's change again now, as a night does before it sends the message.
+    """Measure an alert's change again now, like a night does before it sends a message.
 
-    The last good build and the night's build are launched alternately on the same nodes, and once
+    The last good build and the night's build are launched in turn on the same nodes, and once more
     on other nodes.
 
     Exit codes:
@@ -83,12 +83,12 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
         if alert["verdict"] not in (VerdictKind.REGRESSED, VerdictKind.TRAINING_CHANGED):
             raise UserError(
                 f"alert {alert_id}: found {alert['verdict']}; expected a regression or a change of "
-                "training, which have a level to compare with"
+                "training: only these have a baseline to compare with"
             )
         if alert["metric"] not in ("throughput", "training"):
             raise UserError(
                 f"alert {alert_id}: found the metric {alert['metric']}; expected throughput or "
-                "training, which are measured again"
+                "training: only these can be measured again"
             )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))

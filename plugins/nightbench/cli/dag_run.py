@@ -158,13 +158,13 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
         try:
             return api.trigger(DAG, given, dag_run_id, note=note)
         except AirflowUnavailable as error:
-            unknown = f"{error}. Whether the run was started is not known"
+            unknown = f"{error}. It is not known whether the run was started"
             if away_since_s is None:
                 away_since_s = time.monotonic()
                 say(f"{unknown}; asking again until Airflow answers")
             elif time.monotonic() - away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{unknown}. To follow it if it was: nightbench run --follow {dag_run_id}"
+                    f"{unknown}. If it was started, follow it: nightbench run --follow {dag_run_id}"
                 ) from error
             time.sleep(REFRESH_S)
             continue
@@ -173,7 +173,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
             if _NOT_OFFERED not in str(error) or time.monotonic() > until:
                 raise
         if not waiting:
-            say("Airflow has not read the newest suites and clusters yet: waiting for it")
+            say("Airflow has not read the newest suites and clusters yet; waiting until it has")
             with contextlib.suppress(AirflowUnavailable):  # it is read within a minute anyway
                 api.parse_again(DAG)
             waiting = True
@@ -271,7 +271,7 @@ class DagRunFollower:
             stored = named(self._spool, self._dag_run_id)
             if stored is not None:
                 raise UserError(
-                    f"{what} Airflow no longer has; see `nightbench results --run {stored.run_id}`"
+                    f"Airflow no longer has {what}; see `nightbench results --run {stored.run_id}`"
                 )
             raise UserError(
                 f"{what} is neither in {self._spool.root} nor a run of Airflow's DAG "
@@ -320,8 +320,9 @@ def follow_spool(run: RunSpool) -> None:
                 time.sleep(STATE_INTERVAL_S)  # it records its end after its last case
                 if not run.has_ended:
                     raise UserError(
-                        f"{run.run_id}: the process that measured it is gone; its gang ends with "
-                        f"its lease. End it now: nightbench cancel {run.run_id}"
+                        f"{run.run_id}: the process that measured it is gone; its processes on the "
+                        "nodes end when their lease expires. End it now: nightbench cancel "
+                        f"{run.run_id}"
                     )
             view.refresh()
             time.sleep(REFRESH_S)

@@ -20,7 +20,7 @@ from nightbench.core.errors import UserError
 if TYPE_CHECKING:
     from nightbench.local.deployment import Stack
 
-app = typer.Typer(help="Migrate, check, back up or restore the warehouse; plan the way back.")
+app = typer.Typer(help="Migrate, check, back up or restore the warehouse; plan a downgrade.")
 
 _ONE_UPGRADE = timedelta(minutes=15)
 
@@ -28,7 +28,7 @@ BackupOption = Annotated[
     bool,
     typer.Option(
         "--backup/--no-backup",
-        help="First archive this machine's warehouse in the state folder's backups/.",
+        help="First archive this machine's warehouse in backups/ of the state folder.",
     ),
 ]
 
@@ -69,7 +69,7 @@ def migrate(
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="The archive; an existing file is replaced.")],
+    file: Annotated[Path, typer.Argument(help="Archive to write; it may exist.")],
 ) -> None:
     """Write an archive of this machine's warehouse; runs may continue."""
     from nightbench.local import backup as archives
@@ -82,7 +82,7 @@ def backup(
 
 @app.command()
 def restore(
-    file: Annotated[Path, typer.Argument(help="An archive of `nightbench db backup`.")],
+    file: Annotated[Path, typer.Argument(help="Archive that `nightbench db backup` wrote.")],
 ) -> None:
     """Replace this machine's warehouse with an archive; the old database is kept."""
     from nightbench.local import backup as archives
@@ -125,7 +125,7 @@ def check_warehouse() -> None:
 
 @app.command("downgrade-plan")
 def downgrade_plan(json: JsonOption = False) -> None:
-    """Print the steps back to an earlier version; nothing is changed.
+    """Print the steps to go back to an earlier version; nothing is changed.
 
     Migrations only go forward. To go back, install the version before an upgrade and restore the
     archive from before it. The upgrades of this warehouse are listed, newest first.

@@ -55,16 +55,16 @@ def detect(
         ),
     ] = False,
     lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="Times or sizes: an increase is a regression.")
+        bool, typer.Option("--lower-is-better", help="Lower values are better (times, sizes).")
     ] = False,
     min_change: Annotated[
-        str, typer.Option(help="Omit changes whose whole 90 % interval is smaller: 3% or 0.03.")
+        str, typer.Option(help="Smallest change to print, by its 90 % interval: 3% or 0.03.")
     ] = "0",
 ) -> None:
     """Find changes in nightly histories: date, size, certainty and reason.
 
-    Each night is judged as if it were the last, so the dates show when a change would have been
-    detected. Values are the medians of nights; an empty value is a missing night.
+    Each night gets a verdict from the nights before it alone, so the dates show when a change would
+    have been detected. Values are the medians of nights; an empty value is a missing night.
     """
     smallest = _share(min_change)
     if stream == (file is not None):
@@ -255,8 +255,8 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
         )
     for segment in report.segments:
         first, step = segment.first, segment.step
-        began = f"; it started with a step: {step.sentence}" if step else ""
-        yield f"judged from a new start on {_day(first)}: fingerprint {segment.fingerprint}{began}"
+        began = f"; it began with a step: {step.sentence}" if step else ""
+        yield f"new baseline from {_day(first)}: fingerprint {segment.fingerprint}{began}"
     if report.drift and report.drift_since:
         yield (
             f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) since "

@@ -42,12 +42,10 @@ def drill(
     ] = None,
     cluster: common.ClusterOption = None,
     size: Annotated[str, typer.Option(metavar="PERCENT", help="Injected throughput drop.")] = "20%",
-    nights: Annotated[int, typer.Option(min=2, max=400, help="Most nights to measure.")] = 14,
+    nights: Annotated[int, typer.Option(min=2, max=400, help="Largest number of nights.")] = 14,
     before: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Nights before the slowdown. [default: the suite's policy.min_history]"
-        ),
+        typer.Option(min=1, help="Nights before the slowdown. [default: policy.min_history]"),
     ] = None,
     repeats: RepeatsOption = None,
     channel: experiment_common.ChannelOption = None,
@@ -55,9 +53,10 @@ def drill(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure a case for many nights, slow the last nights down, and wait for the alert.
+    """Test the alerts: measure a case for many nights, slow it down, and wait for the alert.
 
-    The nights are measured back to back and dated a day apart. No baseline, page or list has them.
+    The nights are measured one after another and get dates a day apart. No baseline, page or list
+    contains these nights.
 
     Exit codes:
 
@@ -145,7 +144,7 @@ def _measure(
     reporter = ComparisonReporter(experiment_common.sayer(json))
     reporter.say(
         f"{drill.drill_id}: {drill.case_id} on {drill.cluster.name}, up to {drill.nights} nights; "
-        f"each step sleeps from night {drill.first_slow} on: throughput drops by "
+        f"from night {drill.first_slow} on, each step also sleeps, so that throughput drops by "
         f"{percent(drill.size)}"
     )
     judged: list[DrillNight] = []
@@ -189,13 +188,13 @@ def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json
             _send(drill, judged, found, channels)
         lines.append(
             f"The alert arrived on night {found.number}, the {_ordinal(document['delay'])} slowed "
-            "one. It is closed with the drill and is in no list of alerts."
+            "one. The alert is closed with the drill; no list of alerts shows it."
         )
     else:
         slowed = max(len(judged) - drill.first_slow + 1, 0)
         lines.append(
-            f"No alert arrived within {slowed} slowed nights. Try a larger --size, or more nights "
-            "--before: then smaller slowdowns are detected."
+            f"No alert arrived within {slowed} slowed nights. Try a larger slowdown (--size), or "
+            "more nights before it (--before), with which smaller slowdowns are detected."
         )
     if document["false_alarms"]:
         lines.append(f"False alarms before the slowdown, on nights {document['false_alarms']}")

@@ -28,13 +28,13 @@ BAD_USAGE = 2
 
 T = TypeVar("T")
 
-SeedOption = Annotated[int, typer.Option(help="Seed of the builds' order.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the random order of the builds.")]
 ResumeOption = Annotated[
     str | None, typer.Option(metavar="ID", help="Continue an interrupted experiment.")
 ]
 ChannelOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="URL", help="Also send the result: an Apprise URL, or apprise://conn/ID."),
+    typer.Option(metavar="URL", help="Send the result there: Apprise URL or apprise://conn/ID."),
 ]
 
 

@@ -59,9 +59,7 @@ class ExportRows(StrEnum):
 
 @app.command()
 def export(
-    file: Annotated[
-        Path, typer.Argument(help="The file, replaced if it exists; a folder for mlperf.")
-    ],
+    file: Annotated[Path, typer.Argument(help="File to write (for mlperf, folder); it may exist.")],
     rows: Annotated[
         ExportRows | None,
         typer.Option("--rows", help="Content of each row of a table. [default: medians]"),
@@ -71,15 +69,15 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="Mlperf: logs of MLPerf Training for the cases of a run. Bundle: one case of a "
-            "run with everything needed to measure it again. Prometheus: the newest medians "
-            "and verdicts. [default: by the file's ending: .parquet, .csv, .tar.gz, .prom]",
+            help="Mlperf: logs of MLPerf Training for the cases of a run. Bundle: an archive of a "
+            "case with everything needed to measure it again. Prometheus: the newest medians and "
+            "verdicts. [default: by the file's ending: .parquet, .csv, .tar.gz, .prom]",
         ),
     ] = None,
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Only this case.")
+        str | None, typer.Option("--case", metavar="SLUG", help="Case to include.")
     ] = None,
     run: Annotated[str | None, typer.Option("--run", "-r", help="Run to include.")] = None,
     since: Annotated[
@@ -92,7 +90,7 @@ def export(
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
+        str | None, typer.Option("--until", metavar="TIME", help="Include runs before this time.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the marts.
@@ -245,7 +243,7 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
         lacks = write_bundle(new, common.spool().run(run), measurements[0], repeats, fingerprints)
     say(f"{file}: {case} of {run}; its README.md says how to measure it again")
     if lacks is not None:
-        warn(f"the bundle is not complete: {lacks}")
+        warn(f"the archive is not complete: {lacks}")
 
 
 @app.command("import")
@@ -258,7 +256,7 @@ def import_history(
         ),
     ] = False,
 ) -> None:
-    """Load a site's older results, and show the changes that the detector finds in them."""
+    """Load older results of another system, and show the changes that the detector finds."""
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.history_import import read_history
@@ -289,7 +287,7 @@ def import_history(
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
             say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
         elif any(each.report.status == "regressed" for each in found):
-            say("Some dropped in their last 30 nights. To open alerts for them, use --alerts")
+            say("Some series dropped in the last 30 nights. To open alerts, use --alerts")
 
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
@@ -301,8 +299,8 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
-            f"No suite in {locations.dags_folder() / 'suites'} makes these cases on its own "
-            f"cluster. If one should, compare its names with `nightbench plan SUITE`:\n{names}"
+            f"No suite in {locations.dags_folder() / 'suites'} has these cases. If one should have "
+            f"them, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 

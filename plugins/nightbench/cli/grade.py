@@ -52,7 +52,7 @@ def grade(
         str | None,
         typer.Option(
             "--policy",
-            help="Replay history with the suites' policies and with this one: min_change=2%,… "
+            help="Replay history with the suites' policies and with this policy: min_change=2%,… "
             f"Keys: {', '.join(KEYS)}. `{CURRENT}`: only the suites' policies.",
         ),
     ] = None,
@@ -65,23 +65,23 @@ def grade(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="With --policy: first night of the backtest (2026-03-31)."),
+        typer.Option("--since", help="With --policy: first night to replay (2026-03-31)."),
     ] = None,
     history: Annotated[
         Path | None,
         typer.Option(
             "--history",
-            help="With --policy: a CSV file as for `nightbench import`; nothing is stored.",
+            help="With --policy: replay a CSV file like that of `nightbench import`.",
         ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show how well the detector works: power, false alarms and delay.
+    """Show how well the detector works: detected share of slowdowns, false alarms, delay.
 
-    Once a week a night judges copies of the suite's own series, with slowdowns of known size and
-    without a change. A grade covers the 90 days before its night. With --policy: which alerts on
-    drops each policy would have raised, and how many of those that people labelled (acknowledged,
-    resolved, dismissed) were right: precision and recall.
+    Once a week, a night tests the detector on copies of the suite's own series: some have an
+    injected slowdown of known size, some have no change. A grade covers the 90 days before its
+    night. With --policy: which alerts on drops each policy would have raised. Precision and recall
+    count the alerts that people labelled (acknowledged, resolved, dismissed).
     """
     if policy is not None:
         _backtest(policy, series, suite, cluster, since, history, json=json)
@@ -98,7 +98,7 @@ def grade(
         return
     if not rows:
         said = f" of suite {suite}" if suite else ""
-        say(f"No night{said} has been graded yet: grading starts with the 21st night of a series.")
+        say(f"No grade{said} yet: the detector is graded from the 21st night of a series on.")
         return
     for (name, where, run_id), group in groupby(
         rows, key=lambda row: (row["suite"], row["cluster"], row["run_id"])
@@ -287,13 +287,13 @@ def _show(
 
 _ROWS: Mapping[str, Callable[[Score], str]] = {
     "raised": lambda side: str(len(side.raised)),
-    "  right, by people's labels": lambda side: str(side.right),
+    "  labelled as right": lambda side: str(side.right),
     "  false": lambda side: str(side.wrong),
     "  without a label": lambda side: str(side.unlabelled),
     "labelled right, not raised": lambda side: str(len(side.missed)),
     "labelled false, not raised": lambda side: str(len(side.silenced)),
     "precision": lambda side: _share(side.precision, side.precision_interval),
-    "  if all without a label count as false": lambda side: _share(side.worst_precision),
+    "  if alerts without a label count as false": lambda side: _share(side.worst_precision),
     "recall": lambda side: _share(side.recall, side.recall_interval),
 }
 

@@ -26,8 +26,8 @@ def nights(
         bool,
         typer.Option(
             "--check",
-            help="Exit with 1 if a night is missing, or if deadlines were not checked for an "
-            "hour: for a monitor outside Airflow.",
+            help="For a monitor outside Airflow: exit with 1 if a night is missing, or if "
+            "deadlines were not checked for an hour.",
         ),
     ] = False,
     json: common.JsonOption = False,

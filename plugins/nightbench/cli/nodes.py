@@ -45,15 +45,16 @@ def doctor(
         bool,
         typer.Option(
             "--controls",
-            help="Also measure matrix product, memory copy and all-reduce between nodes; compare "
-            "each with its history's median.",
+            help="Also measure matrix product, memory copy and all-reduce between nodes, and "
+            "compare each with the median of its history.",
         ),
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Check every node and print a fix for each finding.
 
-    Nothing changes on the nodes, except the benchmarks' code below `environments.root`.
+    The check changes nothing on the nodes, except that it copies the benchmarks' code below
+    `environments.root`.
 
     Exit codes:
 
@@ -72,7 +73,7 @@ def doctor(
         out.print(found if found is not None else "[green]Nothing was found.[/green]")
         if where.slurm:
             login = where.slurm.login
-            say(f"Slurm manages these nodes: shown is the login node, {login}.")
+            say(f"Slurm manages these nodes, so only the login node {login} was checked.")
         if controls:
             out.print(controls_table(preflight, baselines))
     if preflight.failed:
@@ -111,21 +112,19 @@ def nodes(
     cluster: common.ClusterArgument,
     quarantine: Annotated[
         str | None,
-        typer.Option("--quarantine", metavar="NODE", help="Exclude this node from now on."),
+        typer.Option("--quarantine", metavar="NODE", help="Node to exclude from now on."),
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NODE", help="Use this node again.")
+        str | None, typer.Option("--release", metavar="NODE", help="Node to use again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason, shown with the node.")] = "",
-    history: Annotated[
-        bool, typer.Option("--history", help="List every change: time, reason, user.")
-    ] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Reason of the quarantine.")] = "",
+    history: Annotated[bool, typer.Option("--history", help="List all changes of states.")] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Show the states of a cluster's nodes; quarantine or release a node.
 
     A node is quarantined automatically after `health.quarantine_after` faults in a row, and
-    released after a clean preflight. A node that a user quarantined must be released by a user.
+    released after a preflight without fault. If a user quarantined it, only a user can release it.
     """
     from nightbench.night.cluster_preflight import set_node_state
     from nightbench.warehouse import Warehouse
@@ -221,7 +220,7 @@ def findings_table(health: ClusterHealth) -> Table | None:
         )
         for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level))
     )
-    return common.table(("node", "", "what", "found, and what to do"), rows)
+    return common.table(("node", "", "what", "finding and fix"), rows)
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -324,7 +323,7 @@ def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     lines: list[tuple[str | Text, ...]] = []
     for row in rows:
         out = row["state"] == "quarantined"
-        state = "not in the YAML any more" if not row["in_yaml"] else row["state"]
+        state = "no longer in the cluster's YAML" if not row["in_yaml"] else row["state"]
         complaints = ", ".join(row["last_complaints"] or ())
         level = f"{row['last_level']} " if row["last_level"] else ""
         said = sentences(reasons_from_json(row["state_reasons"]))

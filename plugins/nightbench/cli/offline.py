@@ -38,29 +38,29 @@ def _plan(chosen: Chosen) -> tuple[RunPlan, list[str]]:
 @selecting()
 def export(
     selection: Selection,
-    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")],
 ) -> None:
-    """Write a run into a folder, with the code: a job for each case, for a machine without SSH.
+    """Write a run and the code into a folder, to measure it on a machine without SSH.
 
-    There, `python3 FOLDER/code/agent.py run FOLDER` measures it; `nightbench offline load`
-    takes the results.
+    The folder has a job for each case. On that machine, `python3 FOLDER/code/agent.py run FOLDER`
+    measures the run. Then `nightbench offline load FOLDER` loads the results here.
     """
     from nightbench.night import exported_run
 
     plan, dropped = _plan(selection.choose())
     exported_run.export(plan, common.spool(), folder)
     for case_id in dropped:
-        warn(f"left out, it has several nodes: {case_id}")
+        warn(f"left out, because it needs several nodes: {case_id}")
     say(f"run {plan.run.run_id}: {len(plan.jobs)} cases in {folder}")
-    say(f"there: python3 {folder}/code/agent.py run {folder} --python INTERPRETER")
-    say(f"then here: nightbench offline load {folder}")
+    say(f"on the other machine: python3 {folder}/code/agent.py run {folder} --python INTERPRETER")
+    say(f"then on this machine: nightbench offline load {folder}")
 
 
 @app.command()
 def load(
-    folder: Annotated[Path, typer.Argument(help="The folder, as it was exported and measured.")],
+    folder: Annotated[Path, typer.Argument(help="Exported folder with its results.")],
 ) -> None:
-    """Load the results of an exported plan: the same checks, medians and verdicts as any run's.
+    """Load the results of an exported run; they get checks, medians and verdicts like any run.
 
     Loading a folder again changes nothing.
     """

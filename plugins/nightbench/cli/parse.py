@@ -20,9 +20,9 @@ app = typer.Typer()
 @app.command()
 def parse(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Format of the log; a wrong name lists all.")
+        str, typer.Argument(metavar="FORMAT", help="Format; a wrong name lists all formats.")
     ],
-    file: Annotated[Path, typer.Argument(help="The log; - is standard input.")],
+    file: Annotated[Path, typer.Argument(help="Log to read; - is standard input.")],
     warmup: Annotated[
         int, typer.Option("--warmup", min=0, help="Number of warm-up steps to skip.")
     ] = 20,
@@ -34,40 +34,40 @@ def parse(
         ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit of a throughput without one: images, tokens.")
+        str | None, typer.Option(help="Unit, if the log has none: images, tokens.")
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="Unit of a step_time without one: s, ms or us.")
+        str | None, typer.Option(help="Unit, if the log has none: s, ms, us.")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric of the log that is the throughput.")
+        str | None, typer.Option(help="Name of the log's metric that is the throughput.")
     ] = None,
     writer: Annotated[
         str | None,
-        typer.Option(help="Prefix of the lines of one process in a log of several: 0: or [rank0]."),
+        typer.Option(help="Prefix of the lines to read, such as 0: or [rank0]."),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Trained model as WORKLOAD/SCALE, for example llama/8b: shows TFLOP/s and MFU "
-            "by that workload's formulas next to the log's values."
+            help="Trained model as WORKLOAD/SCALE, for example llama/8b. Shows TFLOP/s and MFU by "
+            "the formulas of this workload next to the log's values."
         ),
     ] = None,
     sequence_length: Annotated[
-        int | None, typer.Option(min=1, help="For --model. [default: the scale's]")
+        int | None, typer.Option(min=1, help="Sequence length of --model.")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="For --model, if the log's values are of all devices.")
+        int | None, typer.Option(min=1, help="For --model: devices whose sum the log states.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="For --model: name as nvidia-smi prints it, for the MFU.")
+        str | None, typer.Option(help="For the MFU: device name, as nvidia-smi prints it.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="For --model: precision of the peak: fp32, tf32, bf16 or fp16.")
+        str, typer.Option(help="For the MFU: precision (fp32, tf32, bf16, fp16).")
     ] = "bf16",
     json: common.JsonOption = False,
 ) -> None:
-    """Show what is read from a training script's log: steps, values, skipped lines."""
+    """Show what Nightbench reads from a training script's log: steps, values, skipped lines."""
     if model is None and (sequence_length or devices or device):
         raise UserError("--sequence-length, --devices and --device require --model")
     given = {

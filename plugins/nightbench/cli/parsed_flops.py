@@ -54,7 +54,7 @@ def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]
     }
     if peak is None:
         said["mfu_absent"] = (
-            f"the peak of {trained.device} at {trained.precision} is unknown"
+            f"the peak FLOP/s of {trained.device} at {trained.precision} are unknown"
             if trained.device
             else "no device is named (--device)"
         )
@@ -85,6 +85,6 @@ def _examples_per_s_per_device(
     rate, tokens, per_device = next((each for each in usable if each[2]), usable[0])
     if not per_device:
         if devices is None:
-            raise UserError("the log's values are of all devices; expected --devices")
+            raise UserError("the log's values are the sum of all devices; expected --devices")
         rate /= devices
     return float(rate / length) if tokens and length else float(rate)

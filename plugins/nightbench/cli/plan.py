@@ -24,7 +24,7 @@ app = typer.Typer()
 def validate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Suite or cluster files. [default: all of dags/ and benchmarks/]"),
+        typer.Argument(help="Files to check. [default: all in dags/ and benchmarks/]"),
     ] = None,
 ) -> None:
     """Check suites, clusters, framework lines and workloads; print problems with file and line."""
@@ -47,12 +47,12 @@ def plan(
         bool,
         typer.Option(
             "--night",
-            help="Show the cases that a night has time for, their order, and the cases left out.",
+            help="Plan a night: the cases that fit, in their order, and the cases left out.",
         ),
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="With --night: its time (2026-11-21T22:00)."),
+        typer.Option("--at", metavar="TIME", help="Start of the night (2026-11-21T22:00)."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -220,12 +220,12 @@ def _show(
         say(f"reference: {pair_text(pair)}, {duration(pair.seconds)}")
     for pair in night.pairs:
         if pair.left_out is not None:
-            say(f"not measured next to its reference: {pair.case_id}: {sentence(pair.left_out)}")
+            say(f"not compared with its reference build: {pair.case_id}: {sentence(pair.left_out)}")
     if night.pairs:
         cost = duration(sum(pair.seconds for pair in chosen))
         many = len({pair.case_id for pair in night.pairs})
         number = len({pair.case_id for pair in chosen})
-        say(f"next to a reference build, after all cases: {number} of {many} cases, about {cost}")
+        say(f"then compared with a reference build: {number} of {many} cases, about {cost}")
     unavailable = {
         entry.case_id: entry.problem for entry in night.entries if entry.problem is not None
     }
@@ -239,7 +239,7 @@ def _show(
         words += f"none of {len(night.entries)} cases fits into the night"
     if window.end is None:
         since = f" (by its schedule, {suite.schedule})" if suite.schedule else ""
-        say(f"{words}; nothing limits it{since}")
+        say(f"{words}; no time limit{since}")
     else:
         say(f"{words}; it ends at {minute(window.end)} ({window.why})")
 

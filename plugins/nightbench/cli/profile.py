@@ -27,21 +27,21 @@ def profile(
         str,
         typer.Argument(
             metavar="COMPARISON",
-            help="Id of a comparison of two builds; the id of a profile shows the profile again.",
+            help="Id of a comparison of two builds, or of a profile to show it again.",
         ),
     ],
     case: CasesOption = None,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Number of profiled steps.")] = 10,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Also write tables and flame graphs to this page.")
+        Path | None, typer.Option("--html", help="Write tables and flame graphs to this file.")
     ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Launch both builds of a comparison again and print the operators whose time differs.
+    """Launch both builds of a comparison with a profiler, and print operators whose times differ.
 
-    Each trainer runs additional steps under its line's profiler after the measured window. The
-    times are not measurements, and none is stored in the warehouse.
+    Each trainer runs additional steps under its line's profiler after the measured window. These
+    times are no measurements; the warehouse does not store them.
 
     Exit codes:
 

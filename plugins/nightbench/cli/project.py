@@ -30,12 +30,12 @@ _TEMPLATE = Path(__file__).with_name("template")
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder, made if missing.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path("."),
 ) -> None:
-    """Write a project for your own repository: suites, clusters and a DAG file.
+    """Create a project for your own repository: suites, clusters and a DAG file.
 
-    Existing files are kept and listed. In a folder of a larger repository, the CI file is written
-    to .github in the repository's root, where GitHub reads it.
+    Existing files are kept and listed. If the folder is part of a larger repository, the CI file is
+    written to .github in the repository's root, where GitHub reads it.
     """
     files = {file.relative_to(_TEMPLATE): file for file in sorted(_TEMPLATE.rglob("*.*"))}
     # The two nodes of `nightbench up`: a first suite runs before there is a cluster.
@@ -80,7 +80,7 @@ def _ci_of_a_folder(root: Path, folder: Path, name: Path, text: bytes) -> tuple[
 
 @app.command()
 def check(json: JsonOption = False) -> None:
-    """Check the Airflow of this environment: what Nightbench needs, and how to add it.
+    """Check whether the Airflow of this environment has what Nightbench needs, and print fixes.
 
     Call it in the environment of the `airflow` command.
 
@@ -111,9 +111,10 @@ def lock(
     line: Annotated[str, typer.Argument(help="Framework line, of the project or built in.")],
     variant: Annotated[str, typer.Argument(help="Variant of the lock.")] = "cpu",
 ) -> None:
-    """Resolve the lock of a framework line again after its `.in` file was edited.
+    """Resolve the package versions of a framework line again after you edited its `.in` file.
 
-    It covers all Pythons and CPU architectures that framework.json states for the variant.
+    The lock covers all Python versions and CPU architectures that framework.json lists for the
+    variant.
     """
     lines = layers("frameworks", locations.benchmarks_folder(), locations.dags_folder())
     if line not in lines:

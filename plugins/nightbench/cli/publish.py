@@ -18,7 +18,7 @@ def publish(
         str,
         typer.Argument(
             metavar="DIR",
-            help="An empty folder or an earlier site; or its fsspec URL (s3://bucket/site).",
+            help="Folder that is empty or has an earlier site, or its fsspec URL (s3://bucket/site).",
         ),
     ],
     url: Annotated[
@@ -26,10 +26,10 @@ def publish(
         typer.Option("--url", help="URL of the published site, for the feed and permanent links."),
     ] = "",
 ) -> None:
-    """Write the site: series, changes, comparisons, public tables, method; each page also as JSON.
+    """Write a static site with the results: series, changes, comparisons, tables and method.
 
-    It shows the results that the suites' key `publish` names, and writes only changed files.
-    Exit code 1: a suite's file is wrong; the site has the other suites.
+    Each page also exists as JSON. The key `publish` of the suites selects the results. Only changed
+    files are written. Exit code 1: a suite's file is wrong; the site has the other suites.
     """
     from nightbench.report.site import SiteWriter, published_suites
     from nightbench.report.site_folder import SiteFolder

@@ -79,18 +79,18 @@ def clean(
         typer.Option("--cluster", "-c", help="Cluster to clean. Repeatable. [default: local]"),
     ] = None,
     keep_days: Annotated[
-        float, typer.Option(min=0, help="Keep jobs, environments and files that are younger.")
+        float, typer.Option(min=0, help="Days to keep jobs, environments and files.")
     ] = 14.0,
     orphans: Annotated[
         bool,
         typer.Option("--orphans", help="Remove only processes; keep jobs, environments and runs."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List orphans; end none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list orphans.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Remove orphaned processes, old jobs and old environments on nodes, and old loaded runs.
+    """Remove old jobs, environments and orphaned processes from nodes, and old runs from the spool.
 
-    An orphan is a Nightbench process without an agent.
+    An orphan is a process of Nightbench that continues although its agent has ended.
 
     Exit codes:
 
@@ -175,7 +175,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         run_id = stored.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = f"the warehouse does not answer: {away}" if away else "nor the warehouse"
+        where = f"the warehouse does not answer: {away}" if away else "nor in the warehouse"
         raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}; {where}")
     if not runs or (run_id is None and away is None):
         return [], None
@@ -184,8 +184,8 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         f"The warehouse does not answer ({away}): values are from {spool.root}/runs/{chosen}, "
         "without verdicts. `nightbench results` loads them when it answers."
         if away
-        else f"{chosen} is not loaded yet: these values are from its files, without verdicts"
-        + ("." if spool.run(chosen).has_ended else "; it is still running.")
+        else f"{chosen} is not in the warehouse yet: these values are from its files and have no "
+        "verdicts" + ("." if spool.run(chosen).has_ended else "; it is still running.")
     )
     return rows_from_files(spool, chosen), note
 
@@ -206,7 +206,7 @@ def load_waiting(spool: Spool) -> None:
         try:
             said = ingest.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
         except UserError as error:
-            warn(f"run {run.run_id} still waits: {error}")
+            warn(f"run {run.run_id} is not loaded yet: {error}")
             continue
         judge.judge_run(spool, run.run_id, common.open_warehouse)
         warn(said)
@@ -359,13 +359,13 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
         )
         candidate = build.location or build.version or here
         if nights is None or (candidate in (None, nights)):
-            settle = f"nightbench doctor {plan.run.cluster}, since its build is that of the nights"
+            settle = f"nightbench doctor {plan.run.cluster}: its build is that of earlier nights"
         else:
             settle = (
                 f"nightbench compare {build.line}={nights} {build.line}={candidate} "
                 f"--case {case_id}"
             )
-        lines.append(f"{case_id} is clearly below its nights. To check it: {settle}")
+        lines.append(f"{case_id} is clearly below its earlier nights. To check it: {settle}")
     return lines
 
 

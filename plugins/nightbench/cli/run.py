@@ -46,7 +46,7 @@ def run(
         typer.Option(
             "--follow",
             metavar="RUN",
-            help="Show the progress of a run (its id, or its DAG run's id) and start nothing.",
+            help="Only show the progress of a run: its id, or the id of its DAG run.",
         ),
     ] = None,
 ) -> None:
@@ -64,8 +64,8 @@ def run(
         raise typer.Exit(measure_directly(chosen))
     if Path(chosen.suite.source) not in find_suites(locations.dags_folder()).values():
         raise UserError(
-            f"{selection.suite}: is outside of {locations.dags_folder() / 'suites'}, where "
-            "Airflow looks. Move it there, or measure without Airflow: --direct"
+            f"{selection.suite}: is outside of {locations.dags_folder() / 'suites'}, the folder "
+            "that Airflow reads. Move it there, or measure without Airflow: --direct"
         )
     api = dag_run.airflow_runs(dag_run.TO_MEASURE)
     if api is None:
@@ -151,12 +151,12 @@ def _follow_dag_run(
 @app.command()
 def demo(
     again: Annotated[
-        bool, typer.Option("--again", help="Measure even if a complete run of this code exists.")
+        bool, typer.Option("--again", help="Measure even if this code has a complete run.")
     ] = False,
 ) -> None:
-    """Start everything, run the suite demo on two local nodes, and show the results.
+    """Start all services, run the suite demo on two local nodes, and show the results.
 
-    If the same code has already measured all of it, that run is shown.
+    If a complete run of the same code exists, its results are shown instead.
     """
     from nightbench.cli.results import show_run
     from nightbench.cli.services import show_access
@@ -230,7 +230,7 @@ class _EnvironmentsAhead(Thread):
 
         jobs = self._jobs(self._chosen.suite)
         left = [f"{job.build.line} ({self._gigabytes(job):.1f} GB)" for job in jobs]
-        self._report(f"the nodes fetch and build {', '.join(left)} meanwhile")
+        self._report(f"meanwhile, the nodes download and build {', '.join(left)}")
         missing: dict[str, str] = {}
         for number, job in enumerate(jobs, start=1):
             began = time.monotonic()

@@ -23,7 +23,7 @@ COUNTS = ("planned", "measured", "failed", "quarantined", "left_out")
 def runs(
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of runs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Runs to list.")] = 20,
     json: common.JsonOption = False,
 ) -> None:
     """List runs, newest first, with their state and the number of measured cases."""
@@ -31,14 +31,14 @@ def runs(
         with common.reader() as warehouse:
             stored = warehouse.runs.find(suite, cluster, limit)
     except UserError as error:
-        warn(f"Showing only runs in the spool: {error}")
+        warn(f"Only runs in the spool are listed, because the warehouse does not answer: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
     if json:
         common.print_json(rows)
         return
     if not rows:
-        say("There is no such run yet. To make one: nightbench run demo")
+        say("No run matches. To start one: nightbench run demo")
         return
     columns = ("run", "cluster", "kind", "started (UTC)", "state")
     counts = [name.replace("_", " ") for name in COUNTS]

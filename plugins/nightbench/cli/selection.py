@@ -54,7 +54,7 @@ class Chosen:
     overrides: Mapping[str, Any]
     """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False
-    """Apply the hours, time budget and order of the suite's nights."""
+    """Measure like a night of the suite: with its hours, time budget and order of cases."""
     outside_hours: bool = False
     """Also measure outside the cluster's allowed hours."""
 

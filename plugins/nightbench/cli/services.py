@@ -25,7 +25,7 @@ MOST_RUNS = 10
 
 @app.command()
 def up(backup: BackupOption = True) -> None:
-    """Start PostgreSQL, Airflow and the local nodes; services that already run are left alone."""
+    """Start PostgreSQL, Airflow and the local nodes; running services are not restarted."""
     from nightbench.local import lifecycle
 
     for line in lifecycle.up(common.home(), backup=backup):
@@ -55,7 +55,8 @@ def down() -> None:
 def status(json: JsonOption = False) -> None:
     """Show the state of each service.
 
-    For a team's Airflow, it shows the API server's report, without addresses and logs.
+    For a team's Airflow, the command shows the report of its API server, without addresses and
+    logs.
 
     Exit codes:
 
@@ -120,21 +121,21 @@ def logs(
             "`watchdog-a`, `watchdog-b`."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines, too.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines to show.")] = 100,
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Run or comparison whose logs to show.")
     ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="Case of the run.")] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Case of this run.")] = None,
     repeat: Annotated[
-        int | None, typer.Option(min=1, help="Repeat. [default: the last failed one]")
+        int | None, typer.Option(min=1, help="Number of the repeat. [default: the last failed one]")
     ] = None,
     rank: Annotated[
         str | None,
-        typer.Option(help="Number of a trainer, or a process. [default: the one that failed]"),
+        typer.Option(help="Trainer's number, or process name. [default: the failed one]"),
     ] = None,
 ) -> None:
-    """Show the end of a service's log, or the whole log of a rank with --run."""
+    """Show the end of a service's log or, with --run, the last 256 kB of a rank's log."""
     from nightbench.local import logfiles
 
     if run is not None:
@@ -169,7 +170,7 @@ def logs(
 def airflow(context: typer.Context) -> None:
     """Run an `airflow` command on this machine's Airflow, e.g. `nightbench airflow dags list`.
 
-    With a team's Airflow it calls `airflow` with this terminal's configuration.
+    For a team's Airflow, the command calls `airflow` with the configuration of this terminal.
     """
     from nightbench.local import lifecycle
 
@@ -205,7 +206,7 @@ def show_rank_log(
     if not logs:
         raise UserError(
             f"repeat {chosen} of {case_id} has no log in {store.folder}: its processes wrote "
-            "nothing, were not started, or their node was not reachable at the end. Repeats with "
+            "nothing or were not started, or their node was not reachable at the end. Repeats with "
             f"logs: {', '.join(str(n) for n in numbers if store.logs(n)) or 'none'}"
         )
     process = _process(store, chosen, sorted(logs), rank)

@@ -47,8 +47,8 @@ def table(
         str | None,
         typer.Option(
             "--scale",
-            help="Scale of the workloads. Published values are compared only with the scale "
-            f"{FULL}, since others do different work. [default: the newest run's]",
+            help=f"Scale of the workloads. Published values are shown only for the scale {FULL}, "
+            "because other scales do different work. [default: the scale of the newest run]",
         ),
     ] = None,
     only: Annotated[
@@ -87,7 +87,7 @@ def table(
                 say(line)
             say("")
         if chosen != FULL:
-            say(f"For published values, use --scale {FULL}: other scales do different work.")
+            say(f"Published values need --scale {FULL}; other scales do different work.")
     if figures is not None:
         _draw(filled, figures)
 

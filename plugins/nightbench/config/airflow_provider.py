@@ -8,13 +8,13 @@ SETTINGS = {
     "home": "State folder of this deployment. [default: nightbench/ in Airflow's home]",
     "spool": "Folder, or fsspec URL (s3://bucket/spool), for results between measuring and "
     "loading. All workers and triggerers must reach it. [default: spool/ in the home]",
-    "dags": "Folder with suites/ and clusters/. [default: the package's]",
-    "benchmarks": "Code tree that is shipped to the nodes. [default: the package's]",
-    "uv": "The uv binary that is shipped to the nodes. [default: next to the interpreter, "
+    "dags": "Folder with suites/ and clusters/. [default: the folder of the package]",
+    "benchmarks": "Code that is copied to the nodes. [default: the code of the package]",
+    "uv": "The uv binary that is copied to the nodes. [default: next to the interpreter, "
     "otherwise on PATH]",
-    "site": "Folder, or fsspec URL, for the public site, which the DAG nightbench_verdicts "
-    "writes. Required for that task.",
-    "site_url": "URL of that site, for its feed and permanent links.",
+    "site": "Folder, or fsspec URL, to which the DAG nightbench_verdicts writes the public site. "
+    "Without it, no site is written.",
+    "site_url": "URL of the public site, for its feed and permanent links.",
     "wheels": "Folder with wheels that a run may use as a build. [default: wheels/ in the home]",
 }
 """Option -> what it sets. `NIGHTBENCH_HOME` and its like, where they are set, come first."""

@@ -165,7 +165,7 @@ def complain_of_formulas(document: Document, file: WorkloadInfo, cost: Cost) -> 
     """Complain of formulas that have no value at a scale."""
     formulas: dict[Key, str] = {("cost", "forward", k): x for k, x in cost.forward.items()}
     for term in cost.computed.keys() - cost.forward.keys():
-        document.complain(("cost", "computed", term), "found no such term in `cost.forward`")
+        document.complain(("cost", "computed", term), "found no such name in `cost.forward`")
     if cost.tokens is not None:
         formulas["cost", "tokens"] = cost.tokens
     if cost.kept is not None:

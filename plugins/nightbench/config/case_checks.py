@@ -38,7 +38,7 @@ def check_cases(
         before = first.setdefault(case.case_id, written)
         # Two tables may hold the same case; it is measured once.
         if before is not written and not (before.block.tables and block.tables):
-            message = f"makes the case {case.case_id} again"
+            message = f"defines the case {case.case_id} a second time"
             complaints.append(Complaint(written.key, message, first=before.key))
         refusal = refusal_on(case, catalog, cluster, builds, untried=untried)
         if refusal is None:
@@ -101,7 +101,7 @@ def check_reference(
         if line not in lines:
             message = f"the suite has no case of {line}; expected one of {', '.join(lines)}"
         elif build == builds.get(line):
-            message = "is the build that the nights measure; expected another one"
+            message = "is the build that the nights measure; expected another build"
         elif cluster is not None:
             variant = variant_of(catalog.frameworks[line], cluster, {**builds, line: build})
             message = variant.message if isinstance(variant, Refusal) else ""

@@ -27,8 +27,8 @@ def _entry(file: ClusterFile, entry: NodeFile, key: Key) -> Iterator[Complaint]:
     if file.devices.kind == "gpu" and entry.devices:
         if len(entry.devices) < file.devices.per_node:
             message = (
-                f"found {len(entry.devices)}; expected at least the {file.devices.per_node} of "
-                "devices.per_node"
+                f"found {len(entry.devices)} devices; expected at least {file.devices.per_node} "
+                "(devices.per_node)"
             )
             yield Complaint((*key, "devices"), message)
     elif entry.devices:
@@ -49,8 +49,8 @@ def _entry(file: ClusterFile, entry: NodeFile, key: Key) -> Iterator[Complaint]:
     for field, written in (("name", entry.name), ("data_address", entry.data_address)):
         if written and len(found := expand_hosts(written)) != len(hosts):
             message = (
-                f'found "{written}", which is {len(found)}; expected as many as the '
-                f"{len(hosts)} of hosts"
+                f'found "{written}", which is {len(found)} names; expected {len(hosts)}, as many '
+                "as `hosts`"
             )
             yield Complaint((*key, field), message)
 
@@ -63,8 +63,8 @@ def _names(nodes: Iterable[tuple[Key, Node]]) -> Iterator[Complaint]:
             yield Complaint((*key, "name"), message)
         if node.name in RESERVED:
             message = (
-                f'found "{node.name}" as a name; expected another, since a file of each run has '
-                "this name"
+                f'found the name "{node.name}"; expected another name, because a file of each run '
+                "has this name"
             )
             yield Complaint((*key, "name"), message)
         if node.name in seen:
@@ -75,8 +75,8 @@ def _names(nodes: Iterable[tuple[Key, Node]]) -> Iterator[Complaint]:
 def _images(environments: EnvironmentPolicy) -> Iterator[Complaint]:
     if (environments.kind == "container") != bool(environments.images):
         message = (
-            f"found {len(environments.images)} with `kind: {environments.kind}`; expected images "
-            "only with `kind: container`"
+            f"found {len(environments.images)} images with `kind: {environments.kind}`; expected "
+            "images only with `kind: container`"
         )
         yield Complaint(("environments", "images"), message)
     if environments.images and environments.paths:
@@ -88,7 +88,7 @@ def _images(environments: EnvironmentPolicy) -> Iterator[Complaint]:
         if image.startswith("/") and not of_apptainer:
             expected = "a name in a registry: only apptainer runs files"
         elif image.startswith("sha256:") and of_apptainer:
-            expected = "NAME@sha256:… or /FILE.sif@sha256:…: apptainer knows no ids"
+            expected = "NAME@sha256:… or /FILE.sif@sha256:…: apptainer has no image ids"
         if expected:
             message = f'found "{image}"; expected {expected}'
             yield Complaint(("environments", "images", line), message)
@@ -100,14 +100,14 @@ def _slurm(file: ClusterFile) -> Iterator[Complaint]:
     job_root = file.environments.job_root
     if job_root is not None:
         message = (
-            f'found "{job_root}" with `slurm`; expected none: the login node must see the '
-            "state of jobs, so it is below `root`, which all nodes share"
+            f'found "{job_root}" with `slurm`; expected no job_root: the login node must see the '
+            "state of jobs, so this state is below `root`, which all nodes share"
         )
         yield Complaint(("environments", "job_root"), message)
     if file.lock != "node":
         message = (
-            f'found "{file.lock}" with `slurm`; expected "node": a gang has the nodes of its '
-            "job alone"
+            f'found "{file.lock}" with `slurm`; expected "node", because no other gang runs on the '
+            "nodes of a Slurm job"
         )
         yield Complaint(("lock",), message)
 
@@ -127,7 +127,7 @@ def _kubernetes(file: ClusterFile) -> Iterator[Complaint]:
 def _compare(file: ClusterFile, nodes: Iterable[Node]) -> Iterator[Complaint]:
     written = file.compare
     if written.repositories and file.kubernetes is not None:
-        message = "found repositories; expected none: nothing is built on nodes of Kubernetes"
+        message = "found repositories; expected none: nodes of Kubernetes make no builds"
         yield Complaint(("compare", "repositories"), message)
     if written.build_node not in (None, *(node.name for node in nodes)):
         message = f'found "{written.build_node}"; expected a node of the cluster'
@@ -137,5 +137,5 @@ def _compare(file: ClusterFile, nodes: Iterable[Node]) -> Iterator[Complaint]:
 def _machines(file: ClusterFile) -> Iterator[Complaint]:
     stated = [entry.machine for entry in file.nodes]
     if None in stated and any(stated):
-        message = "found no machine, but other nodes have one; expected it for all or none"
+        message = "found no machine; expected it for all nodes, or for none"
         yield Complaint(("nodes", stated.index(None)), message)

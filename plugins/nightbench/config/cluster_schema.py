@@ -27,18 +27,18 @@ class NodeFile(v.StrictModel):
     """One node, or several that differ by their names only."""
 
     hosts: v.Hosts
-    """SSH address, or several: `gpu[01-04].example.org`; leading zeros are kept."""
+    """SSH address of a node, or of several: `gpu[01-04].example.org`. Leading zeros are kept."""
     ssh_conn_id: v.Name | None = None
     """Airflow Connection with user, key and port. Every node has one, unless the cluster has
     `kubernetes`."""
     name: v.Hosts | None = None
-    """Name in results, with as many numbers as `hosts` [default: the host]."""
+    """Name in results; for several hosts, a range of equal length [default: the host]."""
     port: v.Port | None = None
     """SSH port [default: the Connection's]."""
     user: v.User | None = None
     """Login [default: the Connection's]."""
     jump: v.Many[JumpHost] | None = None
-    """Jump hosts in their order; `[]`: none [default: those of the cluster]."""
+    """Jump hosts in their order; `[]` for none [default: the cluster's jump hosts]."""
     data_address: v.Hosts | None = None
     """Address for the frameworks' own traffic [default: the host]."""
     interface: v.Interface | None = None
@@ -48,11 +48,11 @@ class NodeFile(v.StrictModel):
     cpus: v.Cores = ()
     """Cores that processes are pinned to, `[0, 1]` or `0-3,8` [default: all]."""
     devices: v.Many[v.DeviceName] = ()
-    """Indices or UUIDs of the GPUs that may be used [default: all]."""
+    """Indices or UUIDs of the GPUs that Nightbench may use [default: all]."""
     env: v.Env = Field({})
-    """Environment of this node's processes."""
+    """Environment variables of the processes on this node."""
     machine: Literal["x86_64", "aarch64"] | None = None
-    """CPU architecture, as `uname -m` prints it. Required if nodes differ: it places cases."""
+    """CPU architecture, as `uname -m` prints it. Required if nodes differ, to place cases."""
 
 
 class DevicesFile(v.StrictModel):
@@ -63,9 +63,9 @@ class DevicesFile(v.StrictModel):
     per_node: v.Count = 1
     """Devices on each node: GPUs, or groups of cores that count as a device."""
     compute_capability: v.Capability | None = None
-    """Compute capability of the GPUs, in quotes: `"9.0"` (H100). Each line then runs its first
-    variant that is built for it; a line without one is refused when it is planned, not on the
-    node."""
+    """Compute capability of the GPUs, in quotes: `"9.0"` (H100). Each line then uses its first
+    variant for this capability. A line without such a variant is refused when a run is planned, not
+    on the node."""
     memory: v.Size | None = None
     """Memory of one device, `80GB`: a case whose weights, gradients and optimiser states need more
     is refused when it is planned. [default: not compared]."""
@@ -73,25 +73,25 @@ class DevicesFile(v.StrictModel):
         Literal["fp32", "tf32", "bf16", "fp16"],
         Annotated[float, Field(gt=0, le=1e5), v.Words("number")],
     ] = Field({})
-    """Precision: dense peak of one device in TFLOP/s, for MFU [default: that of known GPUs]."""
+    """Dense peak of one device in TFLOP/s by precision, for the MFU [default: of known GPUs]."""
 
 
 class LinkFile(v.StrictModel):
     """How a node's link is made slower, for cases with a `link_bandwidth`."""
 
     command: v.Many[v.Text] = ()
-    """Program that limits the link of a node, with its arguments (`tools/limit-link.sh` uses tc).
-    It runs on each node before a case, with the bandwidth as last argument: `100mbit` or `full`. It
-    runs after the case with `full`. Without the key the link is not changed."""
+    """Program, with its arguments, that limits the link of a node (`tools/limit-link.sh` uses tc).
+    Before a case, it runs on each node with the bandwidth as last argument: `100mbit` or `full`.
+    After the case, it runs with `full`. Without this key the link is not changed."""
 
 
 class LimitsFile(v.StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
     hours: v.HoursText | None = None
-    """Hours with their time zone, `22:00-06:00 Europe/Berlin` [default: any]."""
+    """Hours of measurements, with time zone: `22:00-06:00 Europe/Berlin` [default: any]."""
     parallel_cases: v.Count = 1
-    """Cases of a run that may be measured at once, on disjoint nodes or devices."""
+    """Largest number of cases that are measured at once, on different nodes or devices."""
 
 
 class ClusterFile(v.StrictModel):
@@ -104,42 +104,43 @@ class ClusterFile(v.StrictModel):
     description: str = ""
     """Description in a sentence."""
     shared: bool = False
-    """Nodes share hardware: spread, drift and efficiency only warn."""
+    """The nodes share hardware, so the checks of spread, drift and efficiency only warn."""
     devices: DevicesFile = DevicesFile()
     """Devices of the nodes."""
     environments: EnvironmentPolicy = EnvironmentPolicy()
-    """Where framework environments come from."""
+    """Source of the framework environments."""
     known_hosts: v.Text | None = None
     """File with the nodes' host keys, relative to this file or to `dags/` [default: the host keys
     of the Connection]. `${NIGHTBENCH_HOME}` is the state folder."""
     jump: v.Many[JumpHost] = ()
-    """Hosts on the way to every node, the first first."""
+    """Jump hosts on the way to every node, in their order."""
     transport: v.Transport | None = None
-    """Network that the ranks must use, for example `nccl/ib`; repeats over any other do not count.
-    [default: not compared]."""
+    """Network that the ranks must use, for example `nccl/ib`. Repeats over another network do not
+    count [default: not checked]."""
     env: v.Env = Field({})
-    """Environment of all processes."""
+    """Environment variables of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
-    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment of its
-    processes."""
+    """Environment variables for each role of processes (`trainer`, `pserver`, … as the lines name
+    the roles)."""
     slurm: SlurmPolicy | None = None
     """Launch gangs as jobs of Slurm [default: over SSH to each node]."""
     kubernetes: KubernetesPolicy | None = None
-    """Nodes are pods, reached through the API of Kubernetes; machines over SSH [default]."""
+    """Use pods as nodes, through the API of Kubernetes [default: machines over SSH]."""
     link: LinkFile = LinkFile()
-    """How a node's link is limited."""
+    """Program that limits the link of a node."""
     data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field({})
-    """Name: file or folder on every node, for cases with `data: NAME` (docs/data.md). The name
-    becomes part of the cases' names."""
+    """File or folder on every node for each name, for cases with `data: NAME` (docs/data.md). NAME
+    becomes a part of the cases' names."""
     lock: Literal["node", "devices"] = "node"
-    """Resources that a gang locks: its whole nodes, or only its devices (cores on CPU nodes)."""
+    """Resources that a gang locks while it runs: its whole nodes, or only its devices (cores on CPU
+    nodes)."""
     binding: Literal["numa", "none"] = "numa"
-    """Processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
+    """`gpu`: processes run on cores next to their GPU (NUMA). `none`: on all cores."""
     limits: LimitsFile = LimitsFile()
-    """Hours in which the cluster is measured, and how many cases at once."""
+    """Hours in which the cluster is measured, and number of cases at the same time."""
     compare: ComparePolicy = ComparePolicy()
     """Comparisons that people request (docs/compare.md)."""
     neighbours: NeighbourPolicy = NeighbourPolicy()
-    """Reaction to the processes of other users on its nodes."""
+    """Reaction to processes of other users on the nodes."""
     health: HealthPolicy = HealthPolicy()
-    """Requirements that its nodes must meet before a night."""
+    """Requirements that the nodes must meet before a night."""

@@ -69,41 +69,41 @@ class LogFile(v.StrictModel):
     format: v.Name
     """Format of the log: a file of `benchmarks/logs/formats` (docs/log-formats.md)."""
     file: Word | None = None
-    """File that the script writes, below `folder` [default: its output]."""
+    """Log file of the script, below `folder` [default: the output of the script]."""
     of: Literal["first", "last", "all"] | None = None
-    """Processes that write a log: only the first for all, only the last for all (as Megatron-LM
-    does), or each its own [default: `first`, for `megatron` `last`]."""
+    """Processes that write a log: only the first one, only the last one (as Megatron-LM does), or
+    each process [default: `first`; for `megatron`, `last`]."""
     covers: Literal["all", "device"] = "all"
-    """Devices that a throughput in the log covers: all devices, or one."""
+    """Whether a throughput in the log counts all devices, or one device."""
     pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = None
-    """For the format `regex`: with named groups."""
+    """For the format `regex`: regular expression with named groups."""
     time_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of a `step_time` that states none."""
+    """Unit of the step time, if the log does not state it."""
     unit: v.Name | None = None
-    """Unit of a `throughput` that states none."""
+    """Unit of the throughput, if the log does not state it."""
     metric: v.Text | None = None
-    """Which metric of the log is the throughput."""
+    """Name of the log's metric that is the throughput."""
     every: v.Count | None = None
-    """Steps from line to line, for a log that does not number them."""
+    """Number of steps between two lines, for a log without step numbers."""
 
 
 class ModelFile(v.StrictModel):
     """The model that a script trains, by a workload whose formulas count its FLOPs."""
 
     workload: v.Name
-    """`llama`, `gpt2`, `mixtral`, …: a workload that states model FLOPs."""
+    """Workload whose formulas count the FLOPs: `llama`, `gpt2`, `mixtral`, …."""
     scale: v.Name = "full"
-    """Scale of the model, whose parameters the formulas use."""
+    """Scale of the workload, which sets the parameters of the formulas."""
     params: dict[v.Text, int | float] = Field({})
-    """Parameters that differ in the script: `sequence_length`, `vocabulary`, `layers`, …"""
+    """Parameters that the script sets differently: `sequence_length`, `vocabulary`, `layers`, …"""
 
 
 class CommandFile(v.StrictModel):
     """A script of others: how it is started, and how its log is read."""
 
     argv: Annotated[list[Word], Field(min_length=1)]
-    """Program and arguments, started without a shell. Placeholders in braces, `{rank}`, are listed
-    in docs/scripts.md."""
+    """Program and arguments of the script, started without a shell. docs/scripts.md lists the
+    placeholders, such as `{rank}`."""
     log: LogFile
     """How values are read from the script's log."""
     unit: v.Name
@@ -112,18 +112,18 @@ class CommandFile(v.StrictModel):
     """How often the script is started: for each device, for each node, or on the first node alone
     (mpirun, horovodrun)."""
     folder: v.Text | None = None
-    """Working directory of the script on the nodes, whose repository and commit are recorded
-    [default: a new one for each launch]."""
+    """Working directory of the script on the nodes. The commit of its Git repository is recorded
+    [default: a new folder for each launch]."""
     prefix: v.Text | None = None
-    """Virtual environment on the nodes: `{python}` is its interpreter, and its `bin` comes first on
+    """Virtual environment on the nodes. `{python}` is its interpreter, and its `bin` is first on
     the PATH [default: the agent's interpreter]."""
     env: dict[v.EnvName, Word] = Field({})
     """Environment variables of the script; placeholders are replaced."""
     units_per_example: v.Count = 1
-    """Units of work in an example: tokens of a sequence."""
+    """Units of work in one example, for instance the tokens of a sequence."""
     model: ModelFile | None = None
-    """Model that the script trains. Nightbench then computes model FLOPs and MFU of the cases by
-    its own formulas from the measured throughput."""
+    """Model that the script trains. From it and the measured throughput, Nightbench computes model
+    FLOPs and MFU."""
 
 
 _STARTED: dict[str, tuple[str, Literal["fill", "spread"]]] = {

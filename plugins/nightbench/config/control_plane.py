@@ -73,7 +73,7 @@ def _airflow_cfg() -> Path:
 def how_to_start() -> str:
     """Return how a person starts what does not run, as a sentence without its full stop."""
     if control_plane() is ControlPlane.TEAM:
-        return "Start Airflow's processes and PostgreSQL in your team's way"
+        return "Start PostgreSQL and the processes of your team's Airflow"
     return "Start it: nightbench up"
 
 

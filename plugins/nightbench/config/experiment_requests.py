@@ -31,37 +31,37 @@ class CompareRequest:
     """
 
     a: Annotated[Line, option("Build A")]
-    """The reference: LINE=VERSION, LINE=/PREFIX, LINE=FILE.whl, LINE=https://…/FILE.whl,
+    """Reference build: LINE=VERSION, LINE=/PREFIX, LINE=FILE.whl, LINE=https://…/FILE.whl,
     LINE=upload:SHA256/FILE.whl, LINE=image:NAME@sha256:… or LINE=commit:REPOSITORY@COMMIT. If B is
-    a commit, A may be empty: then it is the commit where B left its branch."""
+    a commit, A may be empty: A is then the commit at which B left its branch."""
     b: Annotated[Line, option("Build B")]
-    """The candidate, of the same line and in the same forms."""
+    """Build to compare with A, of the same line and in the same forms."""
     suite: Annotated[Line, option("Suite")]
-    """Suite of the cases."""
+    """Suite with the cases to measure."""
     cluster: Annotated[Line | None, option("Cluster")] = None
     """Cluster to run on [default: the suite's own]."""
     cases: Annotated[Names, option("Cases")] = ()
     """Cases of the suite, by name [default: all of the line]."""
     rounds: _Rounds = 7
-    """Rounds of each case: a launch of A and of B."""
+    """Number of rounds for each case. A round is a launch of A and a launch of B."""
     min_effect: _MinEffect = 0.01
-    """The smallest effect that matters; 0.01 is 1 %."""
+    """Smallest difference that matters; 0.01 is 1 %."""
     budget_s: Annotated[
         float | None, option("Seconds at most", "How", ge=60, le=48 * 3600, strict=True)
     ] = None
-    """Limit of the measuring time [default: as long as the rounds take]."""
+    """Limit of the measuring time in seconds [default: no limit]."""
     priority: Annotated[Literal["high", "normal", "low"], option("Priority", "How")] = "normal"
-    """Place among the requests that wait for the same cluster."""
+    """Priority among the requests that wait for the same cluster."""
     note: Annotated[Line, option("Note", "Why")] = ""
-    """A sentence for people."""
+    """Description of the request in a sentence."""
     change_url: Annotated[Line, option("URL of the change", "Why")] = ""
-    """A newer request for the same change replaces this one."""
+    """URL of the pull request or change. A newer request for the same URL replaces this request."""
     change_commit: Annotated[Short, option("Commit of the change", "Why")] = ""
-    """Hash of the commit that is compared."""
+    """Hash of the compared commit."""
     profile: Annotated[Switch, option("Profile", "How")] = False
-    """Launch both builds once more under a profiler."""
+    """Afterwards, launch both builds once more with a profiler."""
     fork: Annotated[Switch, option("From a fork", "Why")] = False
-    """The build comes from outside: the request waits until an operator allows it."""
+    """The build comes from outside the team: the request waits until an operator allows it."""
     seed: int = 1
     frameworks: str = ""
     workloads: str = ""
@@ -100,27 +100,27 @@ class BisectRequest:
     cluster: Annotated[Line | None, option("Cluster")] = None
     """Cluster to run on [default: the suite's own]."""
     good: Annotated[Line, option("Good version", "Bisect")] = ""
-    """The last fast version."""
+    """Last version that is known to be fast."""
     bad: Annotated[Line, option("Bad version", "Bisect")] = ""
-    """A slower version."""
+    """Version that is known to be slower."""
     versions: Annotated[Names, option("Versions", "Bisect")] = ()
-    """Versions between both to search [default: all that a node offers]."""
+    """Versions between these two to search [default: all in the package index]."""
     # From the first step on all versions that are searched, ascending, with good and bad.
     line: str = ""
     """Known once the nodes have been examined."""
     budget_s: Annotated[float, option("Seconds at most", "How", gt=0, strict=True)] = 4 * 3600.0
-    """Limit of the measuring time, over all calls."""
+    """Limit of the measuring time in seconds, over all calls."""
     most_tests: Annotated[int, option("Tests at most", "Bisect", ge=1, strict=True)] = 20
     """Limit of the number of versions that are tested."""
     rounds: _Rounds = 5
     """Rounds of each test."""
     min_effect: _MinEffect = 0.01
-    """The smallest drop to search for; 0.01 is 1 %."""
+    """Smallest drop to search for; 0.01 is 1 %."""
     metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
-    """Search for the version that is slower, or that trains differently; an alert has its own."""
+    """Search for a version that is slower, or trains differently. An alert sets it itself."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
-    """An alert whose framework version changed; it names what else is empty."""
+    """Alert whose framework version changed; it fills the other fields that are empty."""
     outside_hours: bool = False
     left_out: dict[str, tuple[Reason, ...]] = field(default_factory=dict)
     """Nodes that are not used, with the reasons."""
@@ -131,7 +131,7 @@ class AcceptRequest:
     """The configurations of framework lines that an acceptance tries on a cluster."""
 
     cluster: Annotated[Line, option("Cluster")]
-    """Cluster to try them on: a file of dags/clusters."""
+    """Cluster on which to try the configurations: a file of dags/clusters."""
     lines: Annotated[Names, option("Lines")] = ()
     """Framework lines to include [default: all]."""
     modes: Annotated[Names, option("Configurations")] = ()

@@ -92,7 +92,7 @@ def _names(value: Any) -> tuple[str, ...]:
     if len(names) > MOST_NAMES:
         raise ValueError(f"found {len(names)} entries; expected no more than {MOST_NAMES}")
     if not all(each.strip() for each in names):
-        raise ValueError("found an empty name; expected names alone, or no list for all")
+        raise ValueError("found an empty name; expected a list of names, or no list to select all")
     return tuple(each.strip() for each in names)
 
 

@@ -50,9 +50,9 @@ class RunRequest:
     """
 
     suite: Annotated[SuiteName, option("Suite")]
-    """Name of the suite that is measured: a file of suites/."""
+    """Suite to measure: a file of suites/."""
     cluster: Annotated[Text, option("Cluster")] = None
-    """Name of the cluster that measures [default: the suite's own]."""
+    """Cluster to measure on [default: the cluster of the suite]."""
     frameworks: Annotated[Names, option("Frameworks", "Which cases")] = ()
     """Framework lines to include [default: all]."""
     workloads: Annotated[Names, option("Workloads", "Which cases")] = ()
@@ -62,23 +62,23 @@ class RunRequest:
     cases: Annotated[Names, option("Cases", "Which cases")] = ()
     """Cases of the suite to include, by name [default: all]."""
     builds: Annotated[Pairs, option("Builds", "How")] = ()
-    """Other builds of lines: LINE=VERSION, LINE=/path/file.whl or LINE=/prefix on the nodes."""
+    """Builds to use: LINE=VERSION, LINE=/path/file.whl, or LINE=/prefix on the nodes."""
     repeats: Annotated[int | None, option("Repeats", "How", ge=1, le=MOST_REPEATS, strict=True)] = (
         None
     )
-    """Fresh launches of each case [default: the suite's own]."""
+    """Number of repeats of each case; each repeat is a new launch [default: as in the suite]."""
     scale: Annotated[Text, option("Scale", "How")] = None
-    """Size of the workloads [default: the suite's own]."""
+    """Scale (size) of the workloads [default: as in the suite]."""
     night: Annotated[Switch, option("As in a night", "When")] = False
-    """Keep to the hours, the budget and the order of the suite's nights."""
+    """Measure like a night of the suite: with its hours, time budget and order of cases."""
     outside_hours: Annotated[Switch, option("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
     untried: Annotated[Switch, option("Untried modes", "How")] = False
-    """Also measure configurations that have not been tried on such devices; results are marked."""
+    """Also measure configurations that were never run on such devices; their results are marked."""
     stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
-    """LINE=OTHER: OTHER runs the cases of a line that the nodes cannot install."""
+    """LINE=OTHER: the line OTHER runs the cases of LINE, which the nodes cannot install."""
     run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND
-    """Only `nightly` feeds baselines; `drill` never shows among the latest."""
+    """Only `nightly` runs count for baselines. Lists of newest runs omit `drill` runs."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

@@ -67,11 +67,11 @@ class RepeatsFile(v.StrictModel):
     """As many launches as it takes: until the interval of their median is narrow enough."""
 
     min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
-    """Good repeats before the interval is looked at."""
+    """Number of good repeats before the interval is checked."""
     max: v.Count = 15
-    """Largest number of repeats: the case then ends, however wide its interval is."""
+    """Largest number of repeats. After it the case ends, even if its interval is still wide."""
     confidence: v.Percentage | None = None
-    """No more repeats once the relative 95 % half-width is at most this; always to be given."""
+    """The case ends when the relative half-width of the 95 % interval is at most this. Required."""
 
     def __str__(self) -> str:
         """As it would be written."""
@@ -111,15 +111,15 @@ class ProtocolFile(v.StrictModel):
     """How every case of the suite is measured."""
 
     warmup_steps: v.Whole = 20
-    """Steps before the window; they are not counted."""
+    """Steps before the measurement window, which are not counted."""
     measured_steps: v.Count = 100
-    """Steps in the window, at least."""
+    """Smallest number of steps in the measurement window."""
     repeats: Repeats = Field(
         default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None)
     )
-    """Launches of the gang; their median counts. A mapping: until its interval is narrow enough."""
+    """Launches, whose median counts; with a mapping, until the interval is narrow enough."""
     min_seconds: v.Duration = 0.0
-    """The window continues after `measured_steps` until it is this long."""
+    """Least length of the window, which continues after `measured_steps` until then."""
 
 
 class BlockFile(v.StrictModel):
@@ -130,113 +130,113 @@ class BlockFile(v.StrictModel):
     frameworks: v.Axis[v.FrameworkName] | None = None
     """Framework lines: folders of `benchmarks/frameworks`."""
     command: v.Axis[CommandName] | None = None
-    """Instead of `workload` and `frameworks`: external scripts, by their names in the suite's
+    """External scripts to run instead of a `workload` with `frameworks`: names from the suite's
     `commands`."""
     strategy: Literal["single", "collective", "parameter_server"]
-    """How the work of a step is spread over processes."""
+    """How the work of a step is distributed over the processes."""
     devices: v.Axis[v.Shape] | None = None
-    """Nodes x devices on each, `2x1`. `fit`: one node with one device for each trainer. On a
-    smaller cluster `fit` puts several trainers on each node, as evenly as possible (20 on four
-    nodes: `4x5`). [default for `parameter_server`: one node for each trainer]"""
+    """Number of nodes x number of devices on each node, such as `2x1`. `fit`: a node with one
+    device for each trainer. On a smaller cluster, `fit` puts several trainers on each node, as
+    evenly as possible (20 trainers on four nodes: `4x5`). [default for `parameter_server`: one node
+    for each trainer]"""
     pservers: v.Axis[PserverCount] | None = None
-    """Number of parameter servers (only for `parameter_server`) [default: 1]; `trainers`: as many
-    as trainers."""
+    """Number of parameter servers (only for `parameter_server`); `trainers`: as many as trainers
+    [default: 1]."""
     trainers: v.Axis[v.Count] | None = None
     """Trainers (`parameter_server` only)."""
     sync: v.Axis[v.Name] | None = None
-    """Updates of `parameter_server`, as the line supports them: trainers wait for each other
-    (`sync`), or do not (`async`, `half_async`, `geo`)."""
+    """Kind of updates with `parameter_server`: trainers wait for each other (`sync`), or do not
+    wait (`async`, `half_async`, `geo`). Each line supports some of these."""
     batch_size_per_device: v.Axis[BatchSize]
-    """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
+    """Samples in a step of one trainer. With `max`, the run finds the largest batch that fits into
     memory."""
     shard: v.Axis[ShardCount] = (1,)
-    """Devices over which `shard_stage` splits the training; further devices have copies of it
-    (HSDP). `devices`: all that `tensor` and `pipeline` leave."""
+    """Number of devices over which `shard_stage` splits the training state; further devices have
+    copies of it (HSDP). `devices`: all devices that `tensor` and `pipeline` do not use."""
     shard_stage: v.Axis[ShardStage] | None = None
-    """Parts that `shard` splits: 1 the optimiser's states, 2 gradients as well, 3 parameters as
-    well [default: 3]."""
+    """State that `shard` splits. 1: the optimiser's states. 2: also gradients. 3: also parameters
+    [default: 3]."""
     tensor: v.Axis[v.Count] = (1,)
-    """Devices that split each matrix (tensor parallel), and compute the batches of all of them
-    together."""
+    """Number of devices that split each matrix (tensor parallel). They compute the batches of all
+    of them together."""
     context: v.Axis[v.Count] = (1,)
-    """Devices that split each sequence (context parallel), and compute the batches of all of them
-    together; they may be part of a `shard`."""
+    """Number of devices that split each sequence (context parallel). They compute the batches of
+    all of them together, and may be part of a `shard`."""
     expert: v.Axis[v.Count] = (1,)
-    """Devices that split the experts of each layer (expert parallel), and compute samples of their
-    own."""
+    """Number of devices that split the experts of each layer (expert parallel). Each of them
+    computes its own samples."""
     pipeline: v.Axis[v.Count] = (1,)
-    """Devices that split the layers, a stage or two each, and compute the batches of all of them
-    together."""
+    """Number of devices that split the layers, with one or two stages each (pipeline parallel).
+    They compute the batches of all of them together."""
     schedule: v.Axis[v.Name] | None = None
-    """Order in which the parts of a batch pass a `pipeline`: `1f1b`, `gpipe`, and with two stages
-    on each device `interleaved`, `zero_bubble` [default: `1f1b`]."""
+    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`; with two stages on each
+    device also `interleaved` or `zero_bubble` [default: `1f1b`]."""
     micro_batches: v.Axis[v.Count] = (1,)
-    """Parts of a step's batch that are computed one after another, through a `pipeline` or, without
-    one, by summing up gradients."""
+    """Number of micro-batches of a step: parts of its batch that are computed one after another,
+    through a `pipeline` or, without a pipeline, by gradient accumulation."""
     recompute: v.Axis[v.Name] = ("none",)
-    """Part of a layer's forward pass that is computed again for its backward pass: `full` keeps
-    only its input, `selective` also products and attention, `none` everything."""
+    """Activation checkpointing: what a layer keeps from its forward pass for the backward pass.
+    `full`: only its input. `selective`: also products and attention. `none`: everything."""
     state_precision: v.Axis[v.Name] = ("fp32",)
     """Precision of the stored states of the optimiser (Adam's two means): `fp32` or `bf16`."""
     tuning: v.Axis[v.Name] = ("default",)
-    """Switches of one line, set in another way than its `default`: a name that the line has, such
-    as `ddp_static_graph`."""
+    """Named switches of a line that differ from its `default`, such as `ddp_static_graph`."""
     precision: v.Axis[v.Name] = ("fp32",)
-    """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
+    """Precision of the computation: `fp32`, `tf32`, `bf16` or `fp16`, if the line supports it."""
     compiler: v.Axis[v.Name] = ("none",)
-    """Compiler of the line, by name."""
+    """Name of the line's compiler."""
     execution: v.Axis[v.Name] = ("default",)
-    """Kind of execution; `default` is the line's own."""
+    """Kind of execution, such as eager or graph; `default` is the default of the line."""
     layout: v.Axis[v.Name] = ("default",)
-    """Layout of tensors; `default` is the workload's own."""
+    """Memory layout of tensors; `default` is the default of the workload."""
     compression: v.Axis[v.Name] = ("none",)
-    """Compression of gradients."""
+    """Compression of the exchanged gradients."""
     link_bandwidth: v.Axis[v.Bandwidth] = ("full",)
-    """Bandwidth of each node's link, `100mbit`; the cluster needs a `link.command`."""
+    """Bandwidth of each node's link, such as `100mbit`. The cluster needs a `link.command`."""
     data: v.Axis[v.Name] = ("synthetic",)
-    """Input of the model: `synthetic`, `sample` (a few examples that ship with Nightbench), or a
-    set that the cluster's `data` names."""
+    """Input of the model: `synthetic`, `sample` (a few examples in Nightbench's package), or a name
+    from the cluster's `data`."""
     sequence_length: v.Axis[v.Count] | None = None
-    """Tokens in a sequence, for workloads that have them."""
+    """Number of tokens in a sequence, for workloads with sequences."""
     threads: v.Axis[v.Count] | None = None
-    """Threads of each process [default: the number of its cores]."""
+    """Number of threads of each process [default: the number of its cores]."""
     sparsity: v.Axis[v.Percentage] | None = None
-    """Part of the gradients that `compression` leaves out of an exchange."""
+    """Fraction of the gradients that `compression` does not exchange."""
     cpus: v.Axis[v.Count] | None = None
-    """Exclusive cores of each process [default: the processes share the cores of their node]."""
+    """Number of exclusive cores for each process [default: processes share their node's cores]."""
     memory: v.Axis[v.Size] | None = None
     """Memory limit of each process, `5GB` [default: no limit]."""
     scale: v.Axis[v.Name] | None = None
     """Size of the workload [default: the suite's `scale`]."""
     priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = PRIORITY
-    """If the night is too short, cases with a higher priority come first."""
+    """Priority of the cases if the night is too short for all; higher values come first."""
     tables: v.Axis[TableName] = ()
-    """The suite's tables that the cases stand in."""
+    """Tables of the suite that contain these cases."""
     unsupported: Literal["refuse", "skip"] = "refuse"
-    """Cases that a line, a workload or the cluster cannot run: the suite is wrong (`refuse`), or
-    they are left out, and tables say why (`skip`)."""
+    """Reaction to cases that a line, a workload or the cluster cannot run. `refuse`: the suite is
+    invalid. `skip`: these cases are left out, and the tables state the reason."""
 
 
 class BuildFile(v.StrictModel):
     """Which build of a framework line is measured; give at most one of the first three keys."""
 
     version: v.Version | None = None
-    """Another version than the line's lock, from the index."""
+    """Version from the package index, instead of the version in the line's lock."""
     wheel: v.Text | None = None
-    """A wheel file on the controller, shipped to the nodes."""
+    """Wheel file on the controller, which is copied to the nodes."""
     path: v.Text | None = None
-    """A prefix that the site prepared on its nodes (`bin/python` below it)."""
+    """Prefix (folder with `bin/python`) that an administrator prepared on the nodes."""
     variant: v.Name | None = None
-    """Lock of the line: `cpu`, `cu126`, … [default: that of the cluster]."""
+    """Lock of the line: `cpu`, `cu126`, … [default: the variant of the cluster]."""
 
 
 class TimeoutsFile(v.StrictModel):
-    """When a repeat is given up."""
+    """Time limits of a repeat."""
 
     repeat: v.PositiveDuration = 1800.0
-    """A repeat as a whole."""
+    """Time limit of a whole repeat."""
     progress: v.PositiveDuration = 300.0
-    """A process that makes no step."""
+    """Time after which a process that makes no step has failed."""
 
 
 class SuiteFile(v.StrictModel):
@@ -257,34 +257,34 @@ class SuiteFile(v.StrictModel):
     protocol: ProtocolFile = ProtocolFile()
     """How cases are measured."""
     matrix: v.Some[BlockFile]
-    """The cases, in blocks."""
+    """Blocks that define the cases."""
     tables: dict[v.Name, SuiteTable] = Field({})
-    """Name: a table of cases, which blocks name."""
+    """Tables of cases, by name; blocks name their tables."""
     commands: dict[v.Name, CommandFile] = Field({})
-    """Name: a script of others, for blocks with `command`. The name becomes part of the cases'
-    names."""
+    """External training scripts by name, for blocks with `command`. The name becomes part of the
+    cases' names."""
     builds: dict[v.FrameworkName, BuildFile] = Field({})
-    """Framework line: build [default: the line's lock]."""
+    """Build of each framework line [default: the line's lock]."""
     reference: dict[v.FrameworkName, BuildFile] = Field({})
-    """Framework line: pinned reference build that nights measure in addition
+    """Pinned reference build of each framework line, which nights measure in addition
     (docs/reference-build.md)."""
     env: v.Env = Field({})
-    """Environment of all processes."""
+    """Environment variables of all processes."""
     role_env: dict[v.RoleName, v.Env] = Field({})
-    """Role of a process (`trainer`, `pserver`, …, as the lines name them): environment of its
-    processes."""
+    """Environment variables for each role of processes (`trainer`, `pserver`, … as the lines name
+    the roles)."""
     policy: RegressionPolicy = RegressionPolicy()
     """Rules for a regression."""
     alerts: v.Many[v.Url] = ()
     """Channels for alerts, as Apprise URLs."""
     routes: v.Many[Route] = ()
-    """Owners and channels of alerts: the first route that matches counts, else the suite's `owner`
-    and `alerts`."""
+    """Owners and channels of alerts for some cases. The first matching route is used; without a
+    match, the suite's `owner` and `alerts` are used."""
     untried: bool = False
     """Also measure configurations that were never run on such devices; their results are marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
-    """When a repeat is given up."""
+    """Time limits of a repeat."""
     night: NightPolicy = NightPolicy()
-    """Time of a night for scheduled runs."""
+    """Hours and time budget of scheduled runs."""
     publish: Publication | None = None
-    """Content that `nightbench publish` may make public [default: nothing]."""
+    """Results that `nightbench publish` may make public [default: nothing]."""

@@ -316,7 +316,7 @@ class _Reader:
         try:
             str(node.value).encode()
         except UnicodeEncodeError:
-            self._complain(node, key, "found half of a UTF-16 pair; write the character itself")
+            self._complain(node, key, "found half of a surrogate pair; write the character itself")
             return None
         try:
             return self._loader.construct_object(node)

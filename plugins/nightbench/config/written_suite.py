@@ -91,13 +91,13 @@ def _contradictions(block: BlockFile) -> Iterator[tuple[str, str]]:
     if block.command is not None:
         for name in ("frameworks", "workload"):
             if getattr(block, name) is not None:
-                yield name, "is for workloads of `benchmarks`; found it with `command`"
+                yield name, "is only for workloads of `benchmarks`; found it with `command`"
     if block.sparsity is not None and block.compression == (NONE,):
-        yield "sparsity", "is for a `compression`; found none"
+        yield "sparsity", "requires a `compression`; found none"
     if block.shard_stage is not None and block.shard == (1,):
-        yield "shard_stage", "is for a `shard`; found none"
+        yield "shard_stage", "requires a `shard`; found none"
     if block.schedule is not None and block.pipeline == (1,):
-        yield "schedule", "is for a `pipeline`; found none"
+        yield "schedule", "requires a `pipeline`; found none"
     shapes = block.devices or ()
     if block.strategy == "parameter_server":
         for trainers in block.trainers or ():

@@ -20,7 +20,7 @@ STACK = ": stack]"
 CAUSE_LABELS = {
     CauseKind.THERMAL: "heat or clocks",
     CauseKind.DRIVER: "driver, firmware or hardware",
-    CauseKind.NEIGHBOUR: "a neighbour",
+    CauseKind.NEIGHBOUR: "other processes on the node",
     CauseKind.NODE: "a slow node",
     CauseKind.NETWORK: "the network",
     CauseKind.FRAMEWORK_VERSION: "the framework's version",
@@ -31,7 +31,7 @@ CAUSE_LABELS = {
 def evidence_sentence(evidence: CauseEvidence) -> str:
     """Return one observation as a sentence with its full stop."""
     rival = f"{CAUSE_LABELS[evidence.rival]}: " if evidence.rival else ""
-    against = "against it: " if evidence.is_against else ""
+    against = "against this cause: " if evidence.is_against else ""
     text = f"{rival}{against}{evidence.text}."
     return f"{text[0].upper()}{text[1:]}"
 
@@ -67,7 +67,7 @@ def sentences(reasons: Iterable[Reason]) -> str:
 
 def retention_text(param: str) -> str:
     """Return how long something is kept for which a parameter of the maintenance DAG says."""
-    return f"kept for {KEPT_DAYS} days unless {param} of the DAG nightbench_upkeep says otherwise"
+    return f"kept for {KEPT_DAYS} days by default ({param} of the DAG nightbench_upkeep)"
 
 
 def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> str:

@@ -112,7 +112,7 @@ class SharedChange:
             f"{'slower' if self.is_drop else 'faster'} by {abs(self.change):.1%} "
             f"(90% interval {low:.1%} to {high:.1%}) since {self.since.isoformat()}"
         )
-        return f"{text}, and {moved} of {controls} control measurements" if controls else text
+        return f"{text}; {moved} of {controls} control measurements too" if controls else text
 
 
 def without_shared(row: NightRow, changes: Sequence[SharedChange]) -> list[HistoryPoint]:

@@ -75,7 +75,8 @@ class TrainingNight:
 
     def has_conditions_of(self, other: TrainingNight) -> bool:
         """Return whether CPUs, threads and variables of all repeats are known and the same."""
-        mine, theirs = ((night.losses or {}).get("conditions") for night in (self, other))
+        mine = (self.losses or {}).get("conditions")
+        theirs = (other.losses or {}).get("conditions")
         return mine is not None and mine == theirs and mine[0] == mine[1]
 
     def is_like(self, other: TrainingNight) -> bool:

@@ -14,8 +14,8 @@ from nightbench.detection.node_modes import HOLD_NIGHTS, Modes
 
 def level_change(change: Change, since: datetime, baseline: str = "") -> str:
     """Return size, interval, baseline if it is given, start date and evidence of a change."""
-    seen = {0: "a level not seen before", 1: "a level with one earlier excursion"}.get(
-        change.excursions, f"a level with {change.excursions} earlier excursions"
+    seen = {0: "a level not seen before", 1: "a level reached by one earlier excursion"}.get(
+        change.excursions, f"a level reached by {change.excursions} earlier excursions"
     )
     return (
         f"Level change {change.change:+.1%} (90% interval {change.low:+.1%} to {change.high:+.1%})"
@@ -29,7 +29,7 @@ def log_odds(score: float, prior: float, why: str) -> str:
     """Return what a prior adds to the log odds of a change; empty for none."""
     if not prior:
         return ""
-    return f" Log odds {score:+.1f}, {prior:+.1f} of it for the {why}; reported above 0."
+    return f" Log odds {score:+.1f} ({prior:+.1f} for the {why}); reported above 0."
 
 
 def tonight(value: float, baseline: float, metric: MetricInfo) -> str:
@@ -44,7 +44,7 @@ def coincidence(last_good: HistoryPoint, first: HistoryPoint) -> str:
     suspects = [f"the framework changed from {old} to {new}"] if old and new and old != new else []
     if differ(last_good.fingerprint_id, first.fingerprint_id):
         suspects.append("hardware, driver or kernel of the nodes changed")
-    return f" That night {' and '.join(suspects)}: suspect this first." if suspects else ""
+    return f" On that date {' and '.join(suspects)}: suspect this first." if suspects else ""
 
 
 def controls(shift: ControlShift | None) -> str:
@@ -57,8 +57,8 @@ def controls(shift: ControlShift | None) -> str:
     if shift.explains:
         return f"{said}: suspect the node first; {remains}"
     if shift.explains_a_part:
-        return f"{said}, which explains a part; {remains}"
-    return f"{said}, which does not explain it."
+        return f"{said}, which explains a part of the change; {remains}"
+    return f"{said}, which does not explain the change."
 
 
 def unchanged(value: float, baseline: float, metric: MetricInfo, nights: int, noise: float) -> str:
@@ -71,18 +71,18 @@ def unchanged(value: float, baseline: float, metric: MetricInfo, nights: int, no
 
 def noisy_repeats(spread: float) -> str:
     """Return that the repeats of a night vary far more than usual."""
-    return f" The repeats of this night vary by {spread:.1%}, more than twice the usual."
+    return f" The repeats of this night vary by {spread:.1%}, more than twice as much as usual."
 
 
-WATCHED = " Flagged as `watched`: one such night is not reported as a change."
+WATCHED = " Flagged as `watched`: a single night like this is not yet reported as a change."
 
 
 def pending(change: float, since: datetime, before: str, place: str, nights: int) -> str:
     """Return when a change that began with tonight's nodes is reported."""
     return (
         f" A change of {change:+.1%} started on {since:%Y-%m-%d}, when the series changed from "
-        f"{before} to {place}. It is reported after {HOLD_NIGHTS} nights there; this is night "
-        f"{nights}."
+        f"{before} to {place}. The change is reported if it lasts for {HOLD_NIGHTS} nights on "
+        f"{place}; tonight is night {nights}."
     )
 
 
@@ -90,13 +90,13 @@ def drifting(drift: Drift) -> str:
     """Return size, error and length of a drift."""
     return (
         f" Drift of {drift.change:+.1%} (± {2 * drift.error:.1%}) over {drift.nights} nights, "
-        "none of which is a change."
+        "without a level change in any of them."
     )
 
 
 def too_few(history: int, needed: int) -> str:
     """Return why a night has no verdict yet."""
-    return f"{history} comparable nights before this one; a verdict needs {needed}."
+    return f"No verdict yet: {history} comparable earlier nights; at least {needed} are needed."
 
 
 def with_shared(verdict: Verdict, shared_changes: Sequence[SharedChange]) -> Verdict:
@@ -106,14 +106,14 @@ def with_shared(verdict: Verdict, shared_changes: Sequence[SharedChange]) -> Ver
 
 def not_of_the_version(since: date, changed: int, others: int, line: str) -> str:
     """Return why a new version does not make the change of a series likelier."""
-    return f" The new version of {since} changed {changed} of {others} other series of {line}."
+    return f" {changed} of {others} other series of {line} changed with the version of {since}."
 
 
 def shown_by_others(value: float, baseline: float, shared: SharedChange, change: float) -> str:
     """Return the sentence of a series whose change only the other series of its group show."""
     return (
-        f"Level change {change:+.1%} from the baseline of {baseline:.4g}, shown by other series "
-        f"and not by this one alone. Shared change: {shared.sentence}. Tonight's {value:.4g} is "
+        f"Level change {change:+.1%} from the baseline of {baseline:.4g}, clear only together with "
+        f"other series. Shared change: {shared.sentence}. Tonight's {value:.4g} is "
         f"{_distance(value / baseline - 1)} the baseline."
     )
 
@@ -131,10 +131,10 @@ def with_pairs(
     """
     has_interval = night.low is not None and night.high is not None
     interval = f" (95% interval {night.low:.4g} to {night.high:.4g})" if has_interval else ""
-    said = f"Judged by the ratio to {night.reference}: {night.ratio:.4g}{interval}, {night.n} pairs"
+    said = f"Ratio to the reference {night.reference}: {night.ratio:.4g}{interval}, {night.n} pairs"
     if change is not None:
         began = f" since {since:%Y-%m-%d}" if since else ""
-        said += f". The node, not the framework, changed the reference by {change:+.1%}{began}"
+        said += f". The reference changed by {change:+.1%}{began}: suspect the node"
     return _with(verdict, said)
 
 

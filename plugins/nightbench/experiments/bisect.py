@@ -72,7 +72,7 @@ async def measure_bisect(
         request, problems = await with_versions(request, context)
         observer.left_out(request.left_out)
         for problem in problems:
-            observer.say(f"no answer from {problem}")
+            observer.say(f"these nodes do not answer: {problem}")
     else:
         limits = {name: getattr(request, name) for name in ("budget_s", "most_tests")}
         request = dataclasses.replace(request_of(folder), **limits)
@@ -81,7 +81,7 @@ async def measure_bisect(
     bisect = _Bisect(folder, spool, context, request, observer, record)
     observer.say(
         f"{folder.run_id}: {request.line} {request.versions[0]} (good) to {request.versions[-1]} "
-        f"(bad), {len(request.versions) - 2} versions between, by {request.case_id} on "
+        f"(bad), {len(request.versions) - 2} versions between, measured with {request.case_id} on "
         f"{context.cluster.name}"
     )
     stopped: str | None = None
@@ -165,8 +165,8 @@ class _Bisect:
         longest_s = max((step["spent_s"] for step in ended if step["rounds"]), default=0.0)
         if budget_s - used_s < longest_s or budget_s <= used_s:
             raise BudgetSpent(
-                f"{duration(used_s)} of {duration(budget_s)} are used up, and a test takes up to "
-                f"{duration(longest_s)}"
+                f"{duration(used_s)} of the budget of {duration(budget_s)} are used up; another "
+                f"test takes up to {duration(longest_s)}"
             )
 
     def _new_step(self, number: int, following: SearchStep, steps: Sequence[Document]) -> Document:
@@ -237,9 +237,9 @@ class _Bisect:
             why = f"{step['against']} could not be measured: {row['stopped']}"
             step |= {"status": "void", "why": why}
             raise UserError(
-                f"{self.folder.run_id}: {why}. It was measured before, so the cause is the nodes, "
-                "not a version. Fix the nodes, then continue: nightbench compare bisect --resume "
-                f"{self.folder.run_id}"
+                f"{self.folder.run_id}: {why}. This version was measured before, so the nodes are "
+                "the cause, not the version. Fix the nodes, then continue: nightbench compare "
+                f"bisect --resume {self.folder.run_id}"
             )
         if self.request.metric == "training" and row["n"]:
             _end(step, *judged_training(row["training"]))

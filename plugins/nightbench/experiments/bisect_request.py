@@ -67,9 +67,8 @@ def _of_alert(request: BisectRequest, alert_id: int, warehouse: Warehouse) -> Bi
         found = warehouse.experiments.first("version_change", alert_id=alert_id)
         if found is None:
             raise UserError(
-                f"alert {alert_id}: the framework's version is the same on all nights of "
-                f"{case_id} on {cluster} before it, so no version can be the cause; expected "
-                "--good and --bad"
+                f"alert {alert_id}: the framework's version is the same on all earlier nights of "
+                f"{case_id} on {cluster}, so no version can be the cause; expected --good and --bad"
             )
         change = found
     return dataclasses.replace(

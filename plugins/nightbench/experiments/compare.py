@@ -103,7 +103,7 @@ async def measure_compare(
             texts = await _unless_cancelled(work, record)
         except NotMeasured as ended:
             if ended.state == "queued" and record.is_spent and not record.ends_as:
-                return Ended("failed", "its budget was used up before its commits were built")
+                return Ended("failed", "the budget was used up before the commits were built")
             return Ended(ended.state, str(ended))
         a, b = (fetch_wheel(text, context.cluster, spool.uploads.open) for text in texts)
         request = replace(request, a=a, b=b)
@@ -120,7 +120,7 @@ async def measure_compare(
     )
     stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
     state, why = record.finished(
-        folder, None if document["complete"] else stopped or "its time between nights has ended"
+        folder, None if document["complete"] else stopped or "the time between the nights is over"
     )
     if commits := await asyncio.to_thread(spool.uploads.note, experiment.name):
         document = {**document, "commits": commits}
@@ -161,15 +161,15 @@ async def built_commits(
                 commit = replace(commit, commit=await merge_base(newer, *access, limit_s))
                 if commit == newer:
                     raise UserError(
-                        f"builds: commit {newer.commit} of {newer.repository} is on its branch "
-                        f"{newer.recipe.branch}; expected the commit to compare with as A"
+                        f"builds: commit {newer.commit} of {newer.repository} is itself on the "
+                        f"branch {newer.recipe.branch}; expected the commit to compare with as A"
                     )
             builds[arm] = {"commit": commit.commit, "build": commit.build}
             await asyncio.to_thread(spool.uploads.save_note, name, builds)
             wheel = await build_commit(commit, *access, spool.uploads, limit_s, observer.gang_event)
         except CommitLate:
             if limit_s < commit.recipe.timeout_s:
-                raise NotMeasured("queued", "its time ended before the builds") from None
+                raise NotMeasured("queued", "the time was over before the builds") from None
             raise
         texts[arm] = f"{line}={wheel}"
     return texts["a"], texts["b"]

@@ -45,7 +45,7 @@ def confirmation(
     if builds is None:
         level = f"the baseline of {suspect.baseline:.4g}"
         what = (
-            f"Nothing of the framework changed since the last good night, so "
+            "The framework has not changed since the last good night, so "
             f"{_label(suspect.bad, suspect.bad_version)} was measured again against "
             f"{'the losses of the last good nights' if suspect.trained else level}"
         )
@@ -60,12 +60,12 @@ def confirmation(
     elif suspect.trained is not None:
         parts = [f"{what}: {found.sentence}"]
     else:
-        lost = f"while the night lost {-suspect.change:.1%}"
+        lost = f"the night's drop was {-suspect.change:.1%}"
         if suspect.low is not None and suspect.high is not None:
             lost += f" ({suspect.low:+.1%} to {suspect.high:+.1%})"
         parts = [f"{what}: {_figures(found, here)}, {lost}: {_words(found.outcome, builds)}"]
         if here.get("added"):
-            parts.append(f"{here['added']} of these rounds were added, as the first were unclear")
+            parts.append(f"{here['added']} of these rounds were added: the first were unclear")
     if isinstance(there, str):
         parts.append(f"on other nodes: {there}")
     elif there is not None:

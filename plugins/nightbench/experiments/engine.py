@@ -225,7 +225,6 @@ class _Measurement:
             raise
 
     async def _launch(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> Launch:
-        """Measure and store one launch."""
         job = launch_job(self.folder, case, arm, number)
         store = self.folder.case(case.case_id, number)
         resumed = store.job() is not None

@@ -43,8 +43,8 @@ def store_request(
     differs = sorted(key for key in {*was, *identity} if was.get(key) != identity.get(key))
     if differs:
         raise UserError(
-            f"{folder.run_id}: {', '.join(differs)} changed since it began, so launches before "
-            "and after cannot be compared. Begin a new one"
+            f"{folder.run_id}: {', '.join(differs)} changed since the experiment began, so its "
+            "earlier and later launches cannot be compared. Start a new experiment"
         )
     run_kind = RunKind.DRILL if kind == DRILL else RunKind.CONFIRM
     head = {"schema": schema_of(kind), "run_kind": str(run_kind), "started_at": utc_now()}

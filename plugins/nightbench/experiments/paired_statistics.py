@@ -71,9 +71,7 @@ def estimate(
     logs = [math.log(ratio) for ratio in ratios]
     mean = math.exp(statistics.fmean(logs)) if logs else None
     if n < LEAST_ROUNDS:
-        return RatioEstimate(
-            n, mean, level, f"{n} rounds are too few; a verdict needs {LEAST_ROUNDS}"
-        )
+        return RatioEstimate(n, mean, level, f"too few rounds: {n}; a verdict needs {LEAST_ROUNDS}")
     se = statistics.stdev(logs) / math.sqrt(n)
     p_value = sign_flip(logs, seed)
     return _estimate(statistics.fmean(logs), se, n - 1, n, min_effect, level, p_value)
@@ -132,10 +130,10 @@ def _advice(
         sentence = f"The interval includes both no difference and a difference beyond {size}"
     enough = rounds_for(se * math.sqrt(rounds), min_effect, level)
     if enough is None:
-        return f"{sentence}; resolving {size} takes more than {MOST_ROUNDS} rounds"
+        return f"{sentence}; resolving a difference of {size} takes more than {MOST_ROUNDS} rounds"
     if enough <= rounds:
         return f"{sentence}; more rounds would hardly help, because the difference is near {size}"
-    return f"{sentence}; resolving {size} takes about {enough} rounds"
+    return f"{sentence}; resolving a difference of {size} takes about {enough} rounds"
 
 
 def percent(fraction: float) -> str:
@@ -200,8 +198,8 @@ def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEs
     """Return the mean ratio over several cases, where they agree.
 
     A mean hides cases that lie apart. So there is none where one case is slower and another faster,
-    where a case has too few rounds, or where the cases differ by more than their intervals
-    (Cochran's Q, below 5 %).
+    where a case has too few rounds, or where the cases differ from each other by more than their
+    intervals (Cochran's Q, below 5 %).
     """
     if len(estimates) < 2:
         return CombinedEstimate(None)
@@ -214,7 +212,9 @@ def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEs
     centres = [math.log(ratio) for ratio, _ in measured]
     errors = [max(se, 1e-9) for _, se in measured]
     if _differ(centres, errors):
-        return CombinedEstimate(None, "the cases differ by more than their intervals")
+        return CombinedEstimate(
+            None, "the cases differ from each other by more than their intervals"
+        )
     k = len(measured)
     centre = statistics.fmean(centres)
     se = math.sqrt(math.fsum(e * e for e in errors)) / k

@@ -83,7 +83,7 @@ class ExperimentRecord:
                 return f"cancelled by {row['cancelled_by']}"
             if row["is_awaited"]:
                 self.ends_as = "queued"
-                return "a night's suspected regressions are measured first"
+                return "waits: a night's suspected regressions are measured first"
         return None
 
     def leave(self, ended: Ended) -> None:

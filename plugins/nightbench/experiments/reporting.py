@@ -53,7 +53,7 @@ class ComparisonReporter:
             f"{plan.cluster.name} ({nodes})"
         )
         if a == b:
-            self.say("A and B are the same build: differences between them are noise")
+            self.say("A and B are the same build, so every difference between them is noise")
 
     def gang_event(self, event: GangEvent) -> None:
         """Say what happened on a node, where it is worth a line."""
@@ -70,7 +70,7 @@ class ComparisonReporter:
             brought = f"{figure(launch.throughput)} {case.unit}/s"
         else:
             why = launch.why.split("\n")[0]
-            brought = f"{launch.status}, the round is dropped: {why}"
+            brought = f"{launch.status}; the round is dropped: {why}"
         label = f"round {launch.round} of {self._rounds}, {launch.arm.upper()}"
         self.say(f"{case.case_id}: {label}: {brought}")
 

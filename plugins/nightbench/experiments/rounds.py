@@ -149,11 +149,11 @@ def _stopped(order: LaunchOrder, dropped: Sequence[Launch], failures: int) -> st
     if failures >= FAILURES_IN_A_ROW:
         last = [launch for launch in dropped if launch.status == "failed"][-failures:]
         builds = " and ".join(sorted({launch.arm.upper() for launch in last}))
-        return f"launches of {builds} failed {failures} times in a row, the last: {last[-1].why}"
+        return f"launches of {builds} failed {failures} times in a row; the last: {last[-1].why}"
     counted = [launch for launch in dropped if launch.status != "interrupted"]
     if len(counted) > order.spare:
         return (
-            f"{len(counted)} rounds were dropped, more than the budget of {order.spare}; the "
-            f"last: build {counted[-1].arm.upper()} {counted[-1].status}: {counted[-1].why}"
+            f"{len(counted)} rounds were dropped, more than the budget of {order.spare}; the last "
+            f"round: build {counted[-1].arm.upper()} {counted[-1].status}: {counted[-1].why}"
         )
     return None

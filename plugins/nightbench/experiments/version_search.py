@@ -59,14 +59,14 @@ class SearchWords:
 SPEED = SearchWords(
     "the slowdown",
     "is not slower than",
-    "no single version has the whole slowdown: {first} is the first with more than half of it, but "
-    "{last} right before it is almost as slow",
+    "no single version caused the whole slowdown: {first} is the first with more than half of it, "
+    "but its predecessor {last} is almost as slow",
 )
 TRAINING = SearchWords(
     "the change of training",
     "trains the same as",
     "no single version changes the training beyond rounding: {first} is the first that differs "
-    "from the good version, but it trains the same as {last} right before it",
+    "from the good version, but it trains the same as its predecessor {last}",
 )
 
 
@@ -159,8 +159,9 @@ def search_state(
     high = min(place[version] for version, result in found.items() if result is VersionResult.BAD)
     low = max(number for number in goods if number < high)
     notes = tuple(
-        f"{versions[number]} is good although the older {versions[high]} is bad: {words.change} "
-        "comes and goes; this is its first appearance among the tested versions"
+        f"{versions[number]} is good although the older version {versions[high]} is bad. So "
+        f"{words.change} appears and disappears; {versions[high]} is the first tested version with "
+        "it"
         for number in sorted(goods)
         if number > high
     )
@@ -208,7 +209,7 @@ def _unfinished_search(known: SearchState, following: SearchStep, steps_left: in
 
 def _nothing_to_find(good: str, bad: str, result: VersionResult, words: SearchWords) -> SearchState:
     if result is VersionResult.GOOD:
-        sentence = f"{bad} {words.not_reproduced} {good}: no version is the cause"
+        sentence = f"{bad} {words.not_reproduced} {good}, so no version is the cause"
         return SearchState((good, bad), sentence, end=SearchEnd.NOT_REPRODUCED)
     sentence = f"{bad} and {good} could not be distinguished"
     return SearchState((good, bad), sentence, end=SearchEnd.UNTESTABLE)
@@ -235,6 +236,6 @@ def _verify(
         sentence = words.spread.format(first=first, last=last)
         return replace(known, sentence=sentence, end=SearchEnd.SPREAD)
     if verified[-1] is not VersionResult.BAD:
-        note = f"{first} and {last} right before it could not be distinguished"
+        note = f"{first} and its predecessor {last} could not be distinguished"
         found = replace(found, notes=(*found.notes, note))
     return found

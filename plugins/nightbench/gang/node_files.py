@@ -243,14 +243,19 @@ class NodeFiles(ABC):
         request = {"do": do, "path": path, "bytes": len(content), **more}
         async with self.guard(what, limit_s):
             await self.reach()
+        program = await self._running()
         async with self.guard(what, limit_s):
-            async with self._beginning:
-                if self._program is None or self._program.process.is_closing():
-                    self._program = await self._begin()
-            answer = await self._program.ask(request, content)
+            answer = await program.ask(request, content)
         if answer.number in (None, *expected):
             return answer
         raise await self._file_error(what, do, path, answer, need)
+
+    async def _running(self) -> _Program:
+        """Return the program; start it if it does not run."""
+        async with self._beginning, self.guard(f"begin {self._python}", FILE_TIMEOUT_S):
+            if self._program is None or self._program.process.is_closing():
+                self._program = await self._begin()
+            return self._program
 
     async def _begin(self) -> _Program:
         process = await self.start([self._python, "-ISc", _RUN_FILES])
@@ -295,7 +300,7 @@ class NodeFiles(ABC):
 @dataclass(frozen=True)
 class _Answer:
     value: Any
-    """The value that was asked for, or the error."""
+    """The requested content, or the error."""
     number: int | None
     """The number of the error."""
     content: bytes

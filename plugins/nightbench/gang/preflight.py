@@ -129,7 +129,6 @@ async def _examine(
 
 
 def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
-    """Return the options for control measurements."""
     prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
     return ["--controls", cluster.device_kind, *repeated_option("--prefix", prefixes)]
 

@@ -140,8 +140,8 @@ def _no_network(network: Network) -> Finding:
         "network",
         str(network.problem),
         f"nodes reach each other ({', '.join(network.nodes)})",
-        "frameworks listen on `port_range` at `data_address`: open these ports in the nodes' "
-        "firewalls, and set the right address in the cluster's YAML",
+        "frameworks listen on the ports `port_range` of the address `data_address`: open these "
+        "ports in the nodes' firewalls, and check the address in the cluster's YAML",
     )
 
 
@@ -150,7 +150,7 @@ def _no_nccl(network: Network) -> Finding:
         FindingLevel.WARN,
         "all_reduce_gpus",
         str(network.gpus_problem),
-        f"the GPUs of {', '.join(network.nodes)} reduce together",
+        f"an all-reduce between the GPUs of {', '.join(network.nodes)} succeeds",
         "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of the "
         "cluster's YAML, and NCCL's ports, which are not those of `port_range`",
     )

@@ -55,7 +55,7 @@ class DetectorGrades:
             for each in self.grades
             if each.rate is not None and each.measure != FALSE_ALARMS
         ]
-        text = f"detected injected slowdowns: {', '.join(powers) or 'none yet'}"
+        text = f"detected share of injected slowdowns: {', '.join(powers) or 'none yet'}"
         for each in self.grades:
             if each.measure == FALSE_ALARMS and each.rate is not None:
                 text += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"

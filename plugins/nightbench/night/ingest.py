@@ -42,7 +42,7 @@ class IngestResult:
 
     def sentence(self) -> str:
         """The result for people."""
-        what = "loaded" if self.changed else "was loaded before, nothing changed"
+        what = "loaded" if self.changed else "was loaded before; nothing changed"
         said = (
             f"run {self.run_id} {what}: {self.measured} measured, {self.quarantined} quarantined, "
             f"{self.failed} failed or not measured, {self.missing} missing"

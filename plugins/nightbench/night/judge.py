@@ -171,7 +171,7 @@ def _end_joined(
     """End the alerts of series that are told as part of another alert; return their case_ids."""
     joined = [alert for alert in live if alert.alert_id in shared.joined]
     for alert in joined:
-        why = f"part of one alert: {shared.joined[alert.alert_id]}"
+        why = f"joined another alert: {shared.joined[alert.alert_id]}"
         warehouse.alerts.end(alert.alert_id, run_id, why)
     return [alert.case_id for alert in joined]
 
@@ -184,7 +184,7 @@ def _store(
         alert.case_id
         for alert in changes.to_resolve
         if warehouse.alerts.end(
-            alert.alert_id, run_id, "recovered on two nights, or changed its kind"
+            alert.alert_id, run_id, "recovered for two nights, or another kind of alert replaced it"
         )
         and not alert.is_dismissed
     ]

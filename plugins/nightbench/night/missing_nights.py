@@ -327,7 +327,7 @@ class _MissingNightNotifier:
             where.append(f"Suite {promise.suite}, owner {each.owner}, DAG {promise.dag_id}")
             if self.base_url and promise.dag_id:
                 where.append(f"{self.base_url.rstrip('/')}/dags/{promise.dag_id}")
-        where.append("List all nights: nightbench nights. A late result closes this automatically.")
+        where.append("List all nights: nightbench nights. A late result ends this report.")
         return "\n\n".join([*parts, "\n".join(where)])
 
 
@@ -368,6 +368,6 @@ def require_delivered(checked: DeadlineCheck) -> None:
     """
     if checked.refusals:
         raise UserError(
-            f"No channel accepted {'; '.join(checked.refusals)}. The missing nights are stored; "
-            "the next check sends the message again."
+            f"No channel accepted the message: {'; '.join(checked.refusals)}. The missing nights "
+            "are stored; the next check sends the message again."
         )

@@ -65,7 +65,7 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
     found: dict[str, list[CaseHistory]] = {}
     errors = ItemErrors()
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        with errors.of(f"run {run.run_id} gives no estimates"), of_this_version(run.folder):
+        with errors.of(f"estimates from {run.run_id}"), of_this_version(run.folder):
             for case_id, trial in list(_trials(run, cluster)):
                 found.setdefault(case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}
@@ -187,8 +187,8 @@ def open_now(cluster: Cluster, at: datetime) -> Span | None:
     again = f"; the next hours begin at {clock(span.start)}" if span else ""
     raise UserError(
         f"cluster {cluster.name} allows measuring only at {hours}; it is {there:%H:%M} "
-        f"there{again}. Start then, or measure outside the hours: outside_hours in the form, "
-        "--outside-hours on the command line"
+        f"there{again}. Start within these hours, or measure outside of them: outside_hours in the "
+        "form, --outside-hours on the command line"
     )
 
 
@@ -213,8 +213,8 @@ def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetim
         hours = LONGEST_WAIT.total_seconds() / 3600
         raise TooLateForNight(
             f"suite {suite.name} on cluster {cluster.name}: the next night begins at "
-            f"{clock(window.start)}, more than {hours:.0f} h from now. Either this run is too late "
-            "for its night, or the suite's schedule does not match its hours"
+            f"{clock(window.start)}, more than {hours:.0f} h from now. Either this run started too "
+            "late for its night, or the suite's schedule does not match its hours"
         )
     return window.start
 

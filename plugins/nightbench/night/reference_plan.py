@@ -81,7 +81,7 @@ def plan_pairs(
 def pair_text(pair: PlannedPair) -> str:
     """Return what is measured, for people."""
     bridge = ", the previous reference" if pair.is_bridge else ""
-    return f"{pair.case_id} next to {pair.reference.build_id}{bridge}, {pair.rounds} rounds"
+    return f"{pair.case_id} compared with {pair.reference.build_id}{bridge}, {pair.rounds} rounds"
 
 
 def save_pairs(run: RunSpool, pairs: Sequence[MeasuredPair]) -> None:

@@ -76,11 +76,11 @@ def _job(run: RunSpool, case_id: str) -> JobSpec | None:
 
 def _lacks(job: JobSpec | None, code: Mapping[str, bytes]) -> str | None:
     if job is None:
-        return "its job is no longer in the spool"
+        return "the job is no longer in the spool"
     if not code:
-        return "its code is no longer in the spool"
+        return "the code is no longer in the spool"
     if len(job.nodes) > 1:
-        return f"it needs {len(job.nodes)} nodes, and these steps are for one machine"
+        return f"the case needs {len(job.nodes)} nodes, and these steps are for one machine"
     return None
 
 
@@ -112,7 +112,7 @@ def _readme(
             f"Code digest `{job.code_digest}`, definition digest `{job.definition_digest}`."
         )
     if job is None or lacks is not None:
-        parts += ["## Measure it again", f"Not from this archive alone: {lacks}."]
+        parts += ["## Measure it again", f"This archive alone is not enough: {lacks}."]
     else:
         parts += [
             "## Measure it again on one machine",

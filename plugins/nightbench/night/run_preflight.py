@@ -173,7 +173,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
         return {"problem": str(error)}
     except Exception as defect:  # Over an unforeseen answer of one node: it costs no night.
         log.exception("The nodes could not be examined")
-        return {"problem": f"a defect of Nightbench, see the log of this task: {defect!r}"}
+        return {"problem": f"a defect of Nightbench; see the log of this task: {defect!r}"}
     _log_findings(health)
     states = record(run.run_id, health, cluster.health, connect)
     return _place(run, cluster, health, states)

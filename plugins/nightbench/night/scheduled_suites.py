@@ -52,7 +52,7 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
         suite, cluster = suite_and_cluster(find_suites(dags)[head.name], catalog)
     except UserError as error:
         # Planning its run fails with the same message, so there will be no result.
-        return dataclasses.replace(broken, problem=f"its file is refused: {error}")
+        return dataclasses.replace(broken, problem=f"its file has an error: {error}")
     hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
     deadline = Clock.parse(suite.night.deadline) if suite.night.deadline else None
     return ScheduledSuite(

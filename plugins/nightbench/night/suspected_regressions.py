@@ -124,7 +124,7 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
         if not moved or (good.source == "wheel" and good.digest):
             return None
         if good.source == "path":
-            raise BuildGone(f"{good.location} had {good.line} {then} then, and has {now} now")
+            raise BuildGone(f"{good.location} had {good.line} {then} before, and has {now} now")
     elif good.source == bad.source == "index" and then is not None and then == now:
         # The same build by another name, such as a lock that is named by its version.
         return None
@@ -263,7 +263,7 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
     except WarehouseUnavailable:
         raise
     except Exception:  # An unforeseen file of another night must not silence an alert.
-        log.exception("the suspects of run %s are not all measured again", plan.run.run_id)
+        log.exception("some suspects of run %s were not measured again", plan.run.run_id)
 
 
 def request_confirmations(connection: Connection, plan: RunPlan) -> None:
@@ -389,5 +389,5 @@ def _refusal(expected_s: float, left_s: float, budget_s: float) -> str | None:
     takes, whole = duration(expected_s), duration(budget_s)
     left = f"{duration(left_s)} of the night's {whole} were left"
     if expected_s > budget_s:
-        left = f"a night allows {whole} for it"
-    return f"Not measured again: it takes about {takes}, but {left} (policy.confirm)"
+        left = f"a night allows {whole}"
+    return f"Not measured again: a repeat takes about {takes}, but {left} (policy.confirm)"

@@ -86,7 +86,7 @@ def with_training(verdict: Verdict, training: TrainingVerdict | None) -> Verdict
     sentence = verdict.sentence
     if training.kind is TrainingKind.CHANGED and verdict.kind is VerdictKind.IMPROVED:
         sentence = (
-            f"{training.sentence} The speed cannot be compared with earlier nights. {sentence}"
+            f"{training.sentence} So the speed cannot be compared with earlier nights. {sentence}"
         )
     return replace(
         verdict,

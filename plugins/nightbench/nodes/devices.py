@@ -30,13 +30,13 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
             "governor",
             "the node reports none (a virtual machine, or fixed frequencies)",
             f"{wanted} (health.governor)",
-            "check the hypervisor, or remove the key from the cluster's YAML",
+            "check the hypervisor, or remove health.governor from the cluster's YAML",
         )
     elif {"powersave", "conservative"} & set(found):
         yield warn(
             "governor",
             ", ".join(found),
-            "performance: otherwise results depend on how fast the clock follows the load",
+            "performance: other governors let results depend on the CPU clock's changes",
             advice.format("performance") + "; or accept it with health.governor",
         )
 
@@ -99,7 +99,7 @@ def _count(
             )
 
 
-_OTHERS_LINKS = "{nvlinks_max}, as others of its kind on the node have"
+_OTHERS_LINKS = "{nvlinks_max}, as other GPUs of this model on the node have"
 _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str], ...] = (
     (
         FindingLevel.FAIL, "memory", lambda gpu: gpu["ecc_uncorrected"],
@@ -108,28 +108,28 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
     ),
     (
         FindingLevel.FAIL, "memory", lambda gpu: gpu["remapped_rows_pending"],
-        "a memory row must be remapped", "nothing pending",
+        "a memory row must be remapped", "no row to remap",
         "reset the GPU (`nvidia-smi --gpu-reset`) or reboot",
     ),
     (
         FindingLevel.WARN, "memory", lambda gpu: gpu["retired_pages"],
         "{retired_pages} pages retired for double-bit errors", "none",
-        "watch it; vendors replace a card with 60",
+        "watch the number of retired pages; vendors replace a card that has 60",
     ),
     (
         FindingLevel.FAIL, "throttle", lambda gpu: gpu["slowed"],
-        "{slowed}", "no slowdown before anything runs",
+        "{slowed}", "no slowdown before a benchmark runs",
         "check fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
     ),
     (
         FindingLevel.WARN, "temperature",
         lambda gpu: (gpu["temperature_c"] or 0) >= HOT_C and not gpu["slowed"],
-        "{temperature_c:.0f} degrees Celsius before anything runs", f"below {HOT_C:.0f}",
-        "check who uses it (`nvidia-smi`), then fans and air flow",
+        "{temperature_c:.0f} degrees Celsius before a benchmark runs", f"below {HOT_C:.0f}",
+        "check which process uses the GPU (`nvidia-smi`), then fans and air flow",
     ),
     (
         FindingLevel.WARN, "persistence", lambda gpu: gpu["persistence"] is False,
-        "off: the driver unloads between launches and slows the first step", "on",
+        "off: the driver unloads between launches, which slows the first step", "on",
         "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
     ),
     (
@@ -142,7 +142,7 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
         FindingLevel.WARN, "NVLink",
         lambda gpu: gpu.get("nvlinks") == 0 and gpu["nvlinks_max"],
         "no link is up", _OTHERS_LINKS,
-        "a fault, unless bridges connect only some of the GPUs: `nvidia-smi topo -m`",
+        "a fault, except if bridges connect only some GPUs (`nvidia-smi topo -m`)",
     ),
     (
         FindingLevel.WARN, "PCIe",
@@ -230,7 +230,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
         yield info(
             "link",
             f"no interface has the address {address}",
-            f"one of {least} Mbit/s (health.min_link)",
+            f"an interface with {least} Mbit/s (health.min_link)",
             "set `interface` in the cluster's YAML",
         )
 
@@ -242,7 +242,7 @@ def _link(link: Document, least: float | None) -> Iterator[Finding]:
         yield fail(name, "down", "up", advice)
     elif least is not None and link["mbps"] is None:
         advice = "the control measurement all_reduce (`--controls`) shows its speed"
-        yield info(name, "it reports no speed", wanted, advice)
+        yield info(name, "the interface reports no speed", wanted, advice)
     elif least is not None and link["mbps"] < least:
         advice = "check cable, switch port and auto-negotiation (`ethtool`)"
         yield fail(name, f"{link['mbps']} Mbit/s", wanted, advice)

@@ -116,7 +116,7 @@ def _disk(given: _CheckInput) -> Iterator[Finding]:
             "quota",
             f"{_size(left)} left of {_size(quota['limit_bytes'])}",
             expected,
-            "ask for a larger quota, or move environments.root to a file system without one",
+            "request a larger quota, or move environments.root to a file system without one",
         )
     inodes = disk["inodes_free"]
     if inodes is not None and inodes < FEW_INODES:
@@ -124,7 +124,7 @@ def _disk(given: _CheckInput) -> Iterator[Finding]:
             FindingLevel.FAIL if inodes < NO_INODES else FindingLevel.WARN,
             "inodes",
             f"{inodes} free",
-            f"{FEW_INODES}: an environment has about 20 000 files",
+            f"{FEW_INODES} free or more: an environment has about 20000 files",
             "remove small files, or move environments.root to another disk",
         )
 
@@ -140,7 +140,7 @@ def _shm(given: _CheckInput) -> Iterator[Finding]:
             "/dev/shm",
             f"{_size(free)} free",
             f"{_size(LITTLE_SHM_BYTES)}: collectives and data loaders share memory there",
-            "mount it larger; a container takes --shm-size=1g or --ipc=host",
+            "remount it with a larger size; start a container with --shm-size=1g or --ipc=host",
         )
 
 
@@ -151,7 +151,7 @@ def _memory(given: _CheckInput) -> Iterator[Finding]:
         yield warn(
             "memory",
             f"{_size(available)} of {_size(total)} available",
-            f"{LITTLE_MEMORY:.0%}",
+            f"{LITTLE_MEMORY:.0%} or more",
             "end the process that uses it; `ps aux --sort -rss` on the node shows it",
         )
     if memory["swap_used_bytes"] > total * MUCH_SWAP:
@@ -176,17 +176,17 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
             "logind ends all processes of a login when the login ends"
             + ("; lingering is on" if linger else "; lingering is off"),
             "a gang continues when the connection of its controller is cut",
-            "as root: KillUserProcesses=no, or KillExcludeUsers=USER, in /etc/systemd/logind.conf "
-            "and `systemctl restart systemd-logind`; if that is not allowed, `loginctl "
-            "enable-linger USER`",
+            "as root, set KillUserProcesses=no or KillExcludeUsers=USER in "
+            "/etc/systemd/logind.conf, then `systemctl restart systemd-logind`; if that is not "
+            "allowed, `loginctl enable-linger USER`",
         )
     allocation = session["allocation"]
     if allocation["pam_slurm"] and not allocation["slurm_job"]:
         yield warn(
             "Slurm",
-            "sshd admits only users with an allocation on the node (pam_slurm), and this login "
-            "has none",
-            "a login that works all night",
+            "sshd admits only users with an allocation on the node (pam_slurm), and this user has "
+            "none",
+            "a login that remains possible all night",
             "keep an allocation on the nodes for the night (`salloc --no-shell`), or have the "
             "site exempt the user from pam_slurm_adopt",
         )
@@ -204,7 +204,7 @@ def _limits(given: _CheckInput) -> Iterator[Finding]:
             yield Finding(
                 FindingLevel.FAIL if asked else FindingLevel.WARN,
                 "memlock",
-                f"{_size(memlock)} may be locked",
+                f"the limit of locked memory is {_size(memlock)}",
                 "unlimited: InfiniBand registers its buffers; NCCL falls back to sockets or fails",
                 f"`* hard memlock unlimited` and soft: {raise_it}",
             )
@@ -250,7 +250,7 @@ def _machine(given: _CheckInput) -> Iterator[Finding]:
             "machine",
             machine,
             f"{given.node.machine}, as the cluster's file states",
-            f"set `machine: {machine}` there: until then, no case is measured on this node",
+            f"set `machine: {machine}` in that file; until then, no case is measured on this node",
         )
     able = {line.line: machines_for(line, given.cluster, {}) for line in given.lines}
     without = [name for name, found in able.items() if found is not None and machine not in found]
@@ -259,7 +259,7 @@ def _machine(given: _CheckInput) -> Iterator[Finding]:
             "wheels",
             f"none for {machine} of {', '.join(sorted(without))}",
             "wheels for the node's CPU architecture in each line's lock",
-            "their cases are unavailable on this node: leave the lines out, or prepare an "
+            "cases of these lines are unavailable on this node: leave the lines out, or prepare an "
             "environment (`environments.paths`) or an image (`environments.images`)",
         )
 
@@ -275,17 +275,17 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
         side = "ahead of" if wall.offset_s > 0 else "behind"
         yield warn(
             "clock",
-            f"{_duration(error)} {side} the controller's",
+            f"{_duration(error)} {side} the controller's clock",
             f"{_duration(limit)} at most (health.max_clock_error)",
-            f"{mend}. Results stay correct: durations use monotonic clocks, and dates come from "
-            "the controller. Logs and files of the node have wrong dates",
+            f"{mend}. Results are correct even without it, because durations use monotonic clocks "
+            "and dates come from the controller. Logs and files of the node have wrong dates",
         )
     elif clock["synchronised"] is False:
         yield warn(
             "clock",
             f"it is not synchronised (according to {clock['source'] or 'the node'})",
             "NTP",
-            f"{mend}. Results stay correct",
+            f"{mend}. Results are correct even without it",
         )
 
 
@@ -299,19 +299,19 @@ def _foreign(given: _CheckInput) -> Iterator[Finding]:
     if not busy and not on_gpu:
         return
     meant = {
-        "record": "it is recorded with the results",
-        "wait": "a launch waits for it, and then fails",
-        "refuse": "nothing is launched while it runs",
+        "record": "they are recorded with the results",
+        "wait": "a launch waits until they end, and fails after some time",
+        "refuse": "nothing is launched while they run",
     }[policy.action]
     yield Finding(
         FindingLevel.INFO if policy.action == "record" else FindingLevel.WARN,
         "neighbours",
-        f"foreign work uses {foreign['cpu_share']:.0%} of the cores"
+        f"other processes use {foreign['cpu_share']:.0%} of the CPU cores"
         + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
         + _busiest_processes(foreign["processes"]),
         f"{policy.cpu_share:.0%} at most (neighbours.cpu)"
         + (", and no GPU process" if on_gpu else ""),
-        f"ask its users; {meant} (neighbours.action: {policy.action})",
+        f"ask their users to stop them; {meant} (neighbours.action: {policy.action})",
     )
 
 
@@ -326,13 +326,13 @@ def _busiest_processes(processes: Sequence[Mapping[str, Any]]) -> str:
 
 def _locked(given: _CheckInput) -> Iterator[Finding]:
     for holder in given.document["lock_holders"]:
-        what = f"{holder['device']} of it" if holder.get("device") else "it"
+        what = f"{holder['device']} of the node" if holder.get("device") else "the node"
         yield info(
             "lock",
             f"{holder.get('job_id') or 'another process'} of {holder.get('user') or '?'} at "
-            f"{holder.get('controller') or '?'} locks {what} since {holder.get('since') or '?'}",
+            f"{holder.get('controller') or '?'} locked {what} at {holder.get('since') or '?'}",
             "no lock before a night",
-            "wait: the next job starts when it ends; the kernel frees the lock of a dead process",
+            "wait: the next job starts when this job ends; a dead process loses its lock",
         )
 
 

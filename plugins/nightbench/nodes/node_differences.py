@@ -42,6 +42,6 @@ def compare(nodes: Iterable[NodePreflight]) -> tuple[Finding, ...]:
             having[trait(document)].append(node)
         if len(having) > 1:
             differ = "; ".join(f"{', '.join(names)}: {value}" for value, names in having.items())
-            expected = "the same on all nodes: a case may be placed on any of them"
+            expected = "the same on all nodes, because a case may run on any of them"
             found.append(warn(what, differ, expected, advice))
     return tuple(found)

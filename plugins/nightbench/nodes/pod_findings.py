@@ -34,7 +34,7 @@ def pod_findings(
         yield fail(
             "rights",
             f"denied in namespace {policy.namespace}: {', '.join(api['denied'])}",
-            "all of the Role that `cluster manifests` prints",
+            "all rights of the Role that `cluster manifests` prints",
             f"apply what `nightbench cluster manifests {cluster.name}` prints",
         )
     if api.get("no_pod_groups"):
@@ -57,17 +57,17 @@ def pod_findings(
                 yield warn(
                     "quota",
                     f"{quota['name']}: {name} {quota['used'].get(name, '0')} of {hard} used",
-                    f"{wanted[plain]} left for one pod",
-                    "delete what uses it (`nightbench clean` removes pods without a run), or raise "
-                    "the quota",
+                    f"{wanted[plain]} free for one pod",
+                    "delete pods that use the quota (`nightbench clean` removes pods without a "
+                    "run), or raise the quota",
                 )
     without = sorted(each.line for each in lines if each.line not in policy.images)
     if without:
         yield info(
             "images",
             f"none for {', '.join(without)}",
-            "an image for each line that is to run there (kubernetes.images)",
-            "their cases are unavailable on this cluster: name an image, or leave the lines out",
+            "an image for each line of the cluster (kubernetes.images)",
+            "cases of these lines are unavailable: name an image, or leave the lines out",
         )
     version = tuple(map(int, re.findall(r"\d+", api["version"])[:2]))
     # A server that was built without its version says 0.0.

@@ -7,7 +7,7 @@ _LOGIN = (
     (
         ("pam_slurm", "no active jobs", "active jobs on this node"),
         "Slurm",
-        "a login without an allocation, or with one",
+        "the site admits a login without an allocation, or an allocation exists",
         "the site admits only users with an allocation: keep one on the nodes for the night "
         "(`salloc --no-shell`), or have the site exempt the user from pam_slurm_adopt",
     ),
@@ -15,7 +15,7 @@ _LOGIN = (
         ("pam_nologin", "/run/nologin", "system is going down", "booting up"),
         "maintenance",
         "logins are open",
-        "the node is booting, or closed (/run/nologin): wait, or ask its administrator",
+        "the node is booting, or closed to logins (/run/nologin): wait, or ask its administrator",
     ),
     (
         ("account has expired", "password has expired", "account is locked"),
@@ -35,8 +35,8 @@ _OF_ROOT = (
 _SLOW = (
     "agent's Python",
     "Python answers within the time limit",
-    "Python starts slowly there (network file system, wrapper or `module load`): set another one "
-    "as environments.python in the cluster's YAML",
+    "Python starts slowly on the node (network file system, wrapper or `module load`): set another "
+    "interpreter as environments.python in the cluster's YAML",
 )
 
 _KINDS = {
@@ -56,7 +56,7 @@ _KINDS = {
     ReasonCode.NODE_UNREACHABLE: (
         "reach",
         "the node answers",
-        "is it up, does sshd run, do firewall and jump host allow the connection?",
+        "check that the node and sshd run, and that firewall and jump host allow it",
     ),
     ReasonCode.DISK_FULL: (
         "disk",
@@ -88,7 +88,7 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     of_files = problem.code is ReasonCode.REMOTE_FAILURE and said.startswith("could not ")
     if of_files and any(word in lowered for word in _OF_ROOT):
         return of_root(said, cluster.environments.root)
-    return fail("access", said, "the node can be checked", "follow the message")
+    return fail("access", said, "the node can be checked", "fix what the message names")
 
 
 def of_root(said: str, root: str, key: str = "root") -> Finding:
@@ -99,7 +99,7 @@ def of_root(said: str, root: str, key: str = "root") -> Finding:
     elif "noexec" in lowered:
         advice = "mount it without noexec, or move the root"
     elif "permission" in lowered:
-        advice = "create it for the login's user (`install -d -o USER ROOT`), or move the root"
+        advice = "create it for the node's user (`install -d -o USER ROOT`), or move the root"
     elif "space" in lowered or "quota" in lowered:
         advice = "make room or raise the quota there, or move the root"
     else:

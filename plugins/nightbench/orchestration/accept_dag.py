@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 ACCEPT_TIMEOUT = timedelta(hours=23)
 
 ACCEPT_DOC = """\
-### Which configurations work on a cluster
+### Test which configurations work on a cluster
 
 **Trigger** names a cluster. The DAG checks and measures its nodes, then tries every configuration
 of every framework line that must be retested there. A configuration that passes is no longer
-untried on the cluster. A cleared or retried task continues with the configurations that are left.
-The task fails if a configuration failed. Its log and `nightbench accept CLUSTER --dry-run` have
-each outcome.
+untried on the cluster. If the task is cleared or retried, it continues with the remaining
+configurations. The task fails if a configuration failed. Its log and `nightbench accept CLUSTER
+--dry-run` have each outcome.
 """
 
 
@@ -74,7 +74,7 @@ def _form(clusters: list[str]) -> dict[str, Param]:
 @task(
     retries=2,
     execution_timeout=ACCEPT_TIMEOUT,
-    doc_md="One long task: a retry or a clear tries the configurations that are left.",
+    doc_md="One long task; if it is retried or cleared, it tries the remaining configurations.",
 )
 def accept(**context: Any) -> dict[str, int]:
     """Try the configurations that must be retested; return their number by outcome."""
@@ -129,7 +129,7 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     )
     ended = measuring.try_modes(cells, context, observer, again=again)
     if ended.interrupted:
-        raise AirflowException("ended from outside; a retry tries the configurations that are left")
+        raise AirflowException("ended from outside; a retry tries the remaining configurations")
     for state in ended.states:
         log.info(
             "%s %s %s: %s %s",
@@ -142,8 +142,8 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     counts = Counter(state.outcome for state in ended.states)
     if not ended.good:
         raise AirflowFailException(
-            f"cluster {cluster.name}: {counts['failed']} configurations failed, "
-            f"{len(ended.short)} control measurements are too low; nightbench accept "
-            f"{cluster.name} --dry-run names them, with the reasons"
+            f"cluster {cluster.name}: {counts['failed']} configurations failed, {len(ended.short)} "
+            f"control measurements are too low; `nightbench accept {cluster.name} --dry-run` lists "
+            "them with the reasons"
         )
     return dict(counts)

@@ -194,8 +194,8 @@ def _warehouse() -> Examined:
             (now,) = cursor.fetchone() or (None,)
         apart = abs((datetime.now(UTC) - now).total_seconds())
         if apart > CLOCKS_S:
-            raise UserError(f"its clock and this machine's differ by {apart:.0f} s: set them")
-        return "tables and views of this version; its clock agrees"
+            raise UserError(f"its clock and this host's clock differ by {apart:.0f} s")
+        return "tables and views of this version, and the right time"
 
     return _examined("warehouse", ask)
 
@@ -205,7 +205,7 @@ def _load() -> str:
 
     with opened(partial(connect, WAREHOUSE)) as warehouse:
         warehouse.runs.rehearse()
-    return "a load begins, and was rolled back"
+    return "a test load succeeded and was rolled back"
 
 
 def _read() -> str:
@@ -224,7 +224,7 @@ def _triage() -> str:
             Triage(connection, "nightbench check").assign(0, "")
         except MoveRefused:
             return "alerts can be changed"
-    raise UserError("alert 0 was changed: the warehouse's functions are of another version")
+    raise UserError("alert 0 was changed: the warehouse has functions of another version")
 
 
 def _spool() -> Examined:
@@ -250,7 +250,7 @@ def _project() -> Iterator[Examined]:
         "airflow.cfg, NIGHTBENCH_DAGS. nightbench init makes a project"
     )
     if _is_the_packages_own():
-        found = f"{said}: the package's suites, not a project of yours"
+        found = f"{said}: these are the suites of the package, not of your project"
         yield Examined("project", "missing", found, elsewhere)
         return
     yield (
@@ -277,7 +277,7 @@ def _dags() -> Examined:
         known, broken = _parsed()
     except SQLAlchemyError as error:
         found = f"Airflow's database cannot be read: {str(error).splitlines()[0]}"
-        return Examined("DAGs", "missing", found, "run it where `airflow dags list` works")
+        return Examined("DAGs", "missing", found, "run this check where `airflow dags list` works")
     heads = suite_heads(locations.dags_folder())
     wanted = {"on_demand", *(head.dag_id for head in heads if head.schedule)}
     absent = sorted(wanted - known)

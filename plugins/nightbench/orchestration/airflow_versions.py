@@ -11,8 +11,8 @@ OLDEST = Version("3.2")
 _SINCE = (
     (
         Version("3.3"),
-        "a case that is marked as failed or cleared continues on its nodes for up to two "
-        "minutes, until its lease expires: Airflow notifies triggers only from 3.3 on",
+        "a case that is marked as failed, or cleared, continues on its nodes for up to two "
+        "minutes, until its lease expires. Airflow notifies triggers of this only from 3.3 on",
     ),
 )
 

@@ -171,7 +171,7 @@ def channel_url(conn_id: str) -> str:
     if not paths and connection.host and "://" in connection.host:
         paths = [connection.host]
     if not paths:
-        raise UserError(f"connection {conn_id}: no channel in it; {_CHANNELS}")
+        raise UserError(f"connection {conn_id}: found no channel in it; {_CHANNELS}")
     return ", ".join(paths)
 
 
@@ -179,7 +179,7 @@ def _slack(conn_id: str, connection: PlainConnection) -> str:
     """As Airflow's SlackWebhookHook reads it: the token is the password, or a whole URL is."""
     token = (connection.password or "").strip().strip("/")
     if not token:
-        raise UserError(f"connection {conn_id}: no token in its password; {_CHANNELS}")
+        raise UserError(f"connection {conn_id}: found no token in its password; {_CHANNELS}")
     return token if token.startswith("https://") else f"{SLACK}/{token}"
 
 

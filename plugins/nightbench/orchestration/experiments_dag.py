@@ -53,10 +53,11 @@ DOC = """\
 queue, as `POST /nightbench/api/comparisons` does.
 
 The DAG measures the next experiment of each cluster. It runs every five minutes, after each request
-by form, and after each night with suspected regressions. The order is: requests of a night, higher
-priority, the user who measured least, the oldest request. A task that was ended continues when it
-is cleared, or in the next DAG run. The message of a night is sent when its suspects have been
-measured again, at the latest after `policy.confirm` of its suite.
+by form, and after each night with suspected regressions. Requests of a night come first. Then
+higher priority comes first, then the user who measured least, then the oldest request. A task that
+was ended continues when it is cleared, or in the next DAG run. The message of a night is sent when
+its suspected regressions have been measured again. It waits for `policy.confirm` of its suite at
+most.
 """
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ _BISECT = ("alert_id", "good", "bad")
 @task(
     retries=2,
     execution_timeout=TIMEOUT,
-    doc_md="Queues the form's request, then measures the queue; a retry continues.",
+    doc_md="Queues the form's request, then measures the queue. A retry continues.",
 )
 def measure(**context: Any) -> list[dict[str, Any]]:
     """Queue what the form requests, and measure what is next until nothing is."""
@@ -227,7 +228,7 @@ def _deadline(experiment: Experiment, gap: Gap) -> datetime | None:
     trigger_rule="all_done",
     retries=2,
     outlets=[VERDICTS],
-    doc_md="Sends the messages of nights whose suspects were measured.",
+    doc_md="Sends the messages of nights whose suspected regressions were measured again.",
 )
 def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""
@@ -238,7 +239,7 @@ def send_messages() -> list[str]:
     with user_errors_fail_task():
         run_ids = runs_to_notify(connect)
     if not run_ids:
-        raise AirflowSkipException("no night waits for its suspects")
+        raise AirflowSkipException("no night waits for a second measurement")
     errors, notifier = ItemErrors(), Notifier.of(channel_url, base_url())
     for run_id in run_ids:
         with errors.of(f"run {run_id}"):
@@ -249,5 +250,5 @@ def send_messages() -> list[str]:
         waiting = runs_to_notify(connect)
     # A snoozed alert waits longer: verdicts are published for what was sent.
     if not (sent := [run_id for run_id in run_ids if run_id not in waiting]):
-        raise AirflowSkipException("the messages wait for something else")
+        raise AirflowSkipException("the messages wait for another measurement")
     return sent

@@ -279,7 +279,7 @@ class GangTrigger(BaseTrigger):
 
 def reason_of_defect(defect: Exception) -> Reason:
     """Why a case failed whose gang could not be controlled for an unexpected reason."""
-    said = f"a defect of Nightbench, see the log of this task: {defect!r}"
+    said = f"a defect of Nightbench; see the log of this task: {defect!r}"
     return Reason(ReasonCode.CONTROLLER_ERROR, observed=said)
 
 

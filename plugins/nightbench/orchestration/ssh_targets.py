@@ -103,7 +103,6 @@ def _hops(cluster: Cluster, node: Node) -> tuple[JumpHost, ...]:
 
 
 def _conn_ids(cluster: Cluster) -> list[str]:
-    """Return the Connections of a cluster."""
     if cluster.kubernetes is not None:
         return [cluster.kubernetes.conn_id]
     hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}

@@ -59,9 +59,10 @@ Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedu
 3. **measure** has one task for each case, {at_once}. The task prepares the nodes, launches the gang
    over SSH and watches it until it has ended on all nodes. A retry does not launch a failed case
    again; clear its task to measure it again. A case is skipped if the night has no time left.
-4. **reference** measures cases a second time, in turn with the suite's reference build. It is
-   skipped if the suite names none or the night has no time left.
-5. **ingest** checks and loads the results; `nightbench_verdicts` judges them.
+4. **reference** measures cases again, in turn with the suite's reference build. The task is skipped
+   if the suite names no reference build, or if the night has no time left.
+5. **ingest** checks and loads the results. Then the DAG `nightbench_verdicts` gives each case a
+   verdict.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -69,12 +70,11 @@ Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 ON_DEMAND_DOC = """\
 ### Measure now
 
-Measures a suite or a part of it on request: **Trigger** opens the form. Empty fields keep the
-suite's own values.
+Measures a suite or a part of it on request. **Trigger** opens the form. An empty field keeps the
+value of the suite.
 
-Runs of the kind `nightly` feed the baselines of later verdicts; the others do not. A build is
-written `LINE=VERSION`, `LINE=/path/to/file.whl` (on the control plane) or `LINE=/prefix` (on the
-nodes).
+Only runs of the kind `nightly` count for the baselines of later verdicts. A build is written as
+`LINE=VERSION`, `LINE=/path/to/file.whl` (on the control plane) or `LINE=/prefix` (on the nodes).
 """
 
 
@@ -100,7 +100,7 @@ def nightly_dag(head: SuiteHead) -> DAG:
         suite=head.name,
         schedule=head.schedule,
         owner=head.owner,
-        description=head.description or f"The suite {head.name}, every night",
+        description=head.description or f"Measures the suite {head.name} every night",
         tags=head.tags,
         doc_md=doc,
         at_once=at_once,
@@ -124,7 +124,7 @@ def on_demand_dag() -> DAG:
     return suite_dag(
         "on_demand",
         suite=None,
-        description="Measure a suite, or a part of it, now",
+        description="Measures a suite, or a part of it, on request",
         tags=["on demand"],
         doc_md=problems + ON_DEMAND_DOC,
         params=_form(offered, problems if not names else ""),
@@ -146,7 +146,7 @@ def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
     dags, benchmarks = locations.dags_folder(), locations.benchmarks_folder()
     scales = workload_scales(benchmarks, dags)
     sizes = sorted({scale for each in scales.values() for scale in each})
-    usual = {"values_display": {"null": "the suite's own"}}
+    usual = {"values_display": {"null": "as in the suite"}}
     return form(
         RunRequest,
         {
@@ -202,7 +202,7 @@ def suite_dag(
             max_active_tis_per_dagrun=at_once,
             map_index_template="{{ task.case_id }}",
             execution_timeout=PREPARE_TIMEOUT,
-            doc_md="One task for each case; its log shows the gang's progress.",
+            doc_md="One task for each case; its log shows the progress of the case's processes.",
         ).expand_kwargs(planned)
         # A task that takes another's output is typed by the value, not by the reference to it.
         preflight(planned) >> measured  # type: ignore[arg-type] # mapped tasks have no type
@@ -218,7 +218,7 @@ def suite_dag(
 
 @task(
     execution_timeout=timedelta(minutes=20),
-    doc_md="Ends Nightbench's orphans on the nodes, checks the nodes, leaves unhealthy ones out.",
+    doc_md="Ends orphaned processes, checks the nodes, and leaves unhealthy nodes out.",
 )
 def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     """Examine the run's nodes and place its cases around unhealthy ones."""
@@ -231,8 +231,8 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     run = open_spool().run(planned[0]["nightbench_run"])
     if run.run() is None:
         raise AirflowFailException(
-            f"{gethostname()} finds no plan of run {run.run_id} in its spool, {run.folder}; "
-            "expected the one that the task `plan` has just stored. All workers and triggerers "
+            f"{gethostname()} found no plan of run {run.run_id} in the spool {run.folder}; "
+            "expected the plan that the task `plan` has just stored. All workers and triggerers "
             "need one spool: set NIGHTBENCH_SPOOL to a folder that they share, or to an object "
             "store such as s3://bucket/spool"
         )
@@ -244,7 +244,7 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     retries=2,
     # The night's end limits it: no launch begins that cannot end by then.
     execution_timeout=timedelta(hours=12),
-    doc_md="Measures cases in turn with the suite's reference build; a retry continues.",
+    doc_md="Measures cases again, in turn with the suite's reference build. A retry continues.",
 )
 def reference(**context: Any) -> dict[str, int]:
     """Measure the planned cases with a reference build; skipped if there are none."""
@@ -256,7 +256,7 @@ def reference(**context: Any) -> dict[str, int]:
     nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     plan = read_plan(open_spool().run(nightbench_run)) if nightbench_run else None
     if plan is None or not plan.pairs:
-        raise AirflowSkipException("no case is measured next to a reference build")
+        raise AirflowSkipException("no case is compared with a reference build")
     with user_errors_fail_task():
         until = load_job(open_spool().run(nightbench_run), plan.pairs[0].case_id, 0).job.deadline
         where = experiment_context(
@@ -278,7 +278,7 @@ def reference(**context: Any) -> dict[str, int]:
     retries=5,
     retry_delay=timedelta(minutes=1),
     retry_exponential_backoff=2.0,
-    doc_md="Summarises, checks and loads all results, also if cases failed.",
+    doc_md="Summarises, checks and loads all results, even if cases failed.",
 )
 def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""

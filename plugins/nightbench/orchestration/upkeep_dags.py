@@ -41,19 +41,19 @@ DOC = """\
 
 Every 15 minutes `check_deadlines` looks for missing nights of each suite with a schedule. The
 deadline is `night.deadline` of the suite [default: one hour after the end of the night]. A night
-without a judged result at its deadline is reported once to the suite's channels. Reasons are: there
-is no run, the run is not finished or not judged, or the whole cluster is silent. The report ends
-when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights` lists
-all nights.
+that has no result with a verdict at its deadline is reported once to the suite's channels. Possible
+reasons: no run exists, the run has not ended or has no verdicts, or the whole cluster sends no
+results. The report ends when a late result arrives. A suite whose DAG is paused has no deadlines.
+`nightbench nights` lists all nights.
 
 Once a day at 12:30 UTC, and when it is triggered, the DAG also does the following:
 
-- It loads runs that wait in the spool.
+- It loads runs from the spool that are not in the warehouse yet.
 - After their retention time, it removes loaded runs, staged wheels, task logs, and steps in the
   warehouse.
-- It ends orphaned processes of Nightbench on the nodes, and no others.
+- It ends orphaned processes of Nightbench on the nodes, and no other processes.
 - It removes environments that no run has used for a long time.
-- It sends the alert messages that no night has sent.
+- It sends alert messages that could not be sent before.
 """
 
 log = logging.getLogger(__name__)
@@ -77,14 +77,14 @@ def upkeep_dag() -> DAG:
                 KEPT_DAYS,
                 type="integer",
                 minimum=1,
-                title="Days to keep the steps of ranks in the warehouse",
-                description="Whole months. Medians, repeats and verdicts are never removed.",
+                title="Days to keep step times in the warehouse",
+                description="By whole months. Medians, repeats and verdicts are always kept.",
             ),
             # In an Airflow with other DAGs the logs are those of all of them.
             "log_days": optional(
                 "integer",
                 "Days to keep task logs",
-                "Logs of all DAGs of this Airflow. Empty: keep them.",
+                "Task logs of all DAGs of this Airflow. Leave empty to keep all logs.",
                 default=30 if os.environ.get(MARK) else None,
                 minimum=1,
             ),
@@ -92,14 +92,14 @@ def upkeep_dag() -> DAG:
                 60, type="integer", minimum=1, title="Days to keep unused environments on nodes"
             ),
             "clusters": optional_names(
-                "Clusters to sweep",
-                "Clusters whose nodes are cleaned. Empty: all clusters.",
+                "Clusters to clean",
+                "Clusters whose nodes are cleaned. Leave empty for all clusters.",
                 examples=clusters,
             ),
         },
         # It measures nothing; paused, a missing night would go unnoticed.
         is_paused_upon_creation=False,
-        description="Reports missing nights; daily retention, unsent messages, orphan sweep",
+        description="Reports missing nights; daily removes old data and sends unsent messages",
         doc_md=DOC,
         tags=["alerts", "maintenance"],
     ) as dag:
@@ -137,7 +137,7 @@ def load_waiting(**context: Any) -> list[str]:
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect)
     if not loaded:
-        raise AirflowSkipException("no run waits in the spool")
+        raise AirflowSkipException("no run in the spool waits to be loaded")
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
     return loaded
 
@@ -176,7 +176,7 @@ def expire_files(**context: Any) -> dict[str, int]:
         # What a comparison fetched of those that were sent is a staged wheel of its own.
         wheels = [*remove_unused_wheels(spool, now), *spool.uploads.expire(now - UNUSED)]
     for wheel in wheels:
-        log.info("removed %s, which no run has used for long", wheel)
+        log.info("removed %s, which no run has used for a long time", wheel)
     return {"runs": len(removed), "logs": expired, "wheels": len(wheels)}
 
 
@@ -227,7 +227,7 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 
 @task(
     execution_timeout=timedelta(minutes=10),
-    doc_md="Compares every expected night with its results; a missing night is reported once.",
+    doc_md="Compares the expected nights with the stored results; reports each missing night once.",
 )
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""

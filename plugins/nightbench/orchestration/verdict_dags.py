@@ -38,9 +38,9 @@ watched, improved, insufficient_data, failed, unavailable or missing. New alerts
 the channels of the suite. The reports of each run, HTML and Markdown, are in the spool below
 `reports/`.
 
-Then, and when suspects of a night were measured again, `publish` updates the public site, as
-`nightbench publish` does. The setting `site` names its folder or object store; without it the task
-is skipped. The key `publish` of a suite selects what the site shows.
+Afterwards, and when suspected regressions were measured again, the task `publish` updates the
+public site, like `nightbench publish`. The setting `site` names the site's folder or object store;
+without this setting the task is skipped. The key `publish` of a suite selects what the site shows.
 """
 
 log = logging.getLogger(__name__)
@@ -54,11 +54,11 @@ def verdicts_dag() -> DAG:
         dagrun_timeout=timedelta(hours=12),
         defaults={"retries": 2},
         params={
-            "run_ids": optional_names("Runs", "Runs to judge again. Empty: the newly loaded runs.")
+            "run_ids": optional_names("Runs", "Runs for new verdicts; empty: newly loaded runs.")
         },
         # It only ever runs when something was loaded: paused it would leave runs without verdicts.
         is_paused_upon_creation=False,
-        description="A verdict for every planned case, alerts, reports, the site",
+        description="Gives each case a verdict, sends alerts, writes reports and the public site",
         doc_md=DOC,
         tags=["verdicts"],
     ) as dag:
@@ -69,7 +69,7 @@ def verdicts_dag() -> DAG:
     return dag
 
 
-@task(doc_md="The runs from the asset's events, or from the form.")
+@task(doc_md="Lists the runs to judge: the newly loaded ones, or those from the form.")
 def loaded_runs(**context: Any) -> list[str]:
     """Ids of the runs to judge, in the order in which they were loaded."""
     return _run_ids(context)
@@ -79,7 +79,7 @@ def loaded_runs(**context: Any) -> list[str]:
     # One after the other: judging holds the lock of the cluster's alerts.
     max_active_tis_per_dagrun=1,
     map_index_template="{{ task.op_kwargs['loaded'] }}",
-    doc_md="One task for each loaded run; new alerts are sent once, suspects wait.",
+    doc_md="One task for each run. Suspected regressions are measured again before a message.",
 )
 def judge(loaded: str) -> str:
     """Judge one run and write its reports; a retry also sends the message that no channel took."""
@@ -118,7 +118,7 @@ def _results_page(run_id: str) -> list[str]:
     # A failed task's events are lost: whether a run's suspects are measured again must not depend
     # on whether another run could be judged, nor on whether a channel took its message.
     trigger_rule="all_done",
-    doc_md="Requests new measurements of suspects, even if messages failed.",
+    doc_md="Requests new measurements of suspected regressions, even if messages failed.",
 )
 def request_confirmations(**context: Any) -> list[str]:
     """Ids of the runs with suspects that their message waits for; `SUSPECTS` names them."""
@@ -139,7 +139,7 @@ def _run_ids(context: Mapping[str, Any]) -> list[str]:
 @task(
     retries=1,
     trigger_rule="none_failed",
-    doc_md="Writes changed files, and removes files that may no longer be published.",
+    doc_md="Updates the site: writes changed files, removes files that are not published now.",
 )
 def publish() -> str:
     """Write the site; returns what was done, in words."""

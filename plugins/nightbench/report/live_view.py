@@ -218,7 +218,7 @@ class LiveView:
                 self._announced.add(each.case_id)
                 said = each.words()
                 # Only the checks say whether what was measured is good: the results show it.
-                status = "measured, not checked yet" if each.status == "ok" else each.status
+                status = "measured; not checked yet" if each.status == "ok" else each.status
                 if not said.startswith(status):
                     said = f"{status}: {said}" if said else status
                 self._line(f"{each.case_id}: {said}")
@@ -240,7 +240,8 @@ class LiveView:
             self._line(f"{case_id}: how repeat {numbers[-1]} failed:")
             for line in _relevant_lines(str(text).splitlines()):
                 self._line(f"  {line}")
-            self._line(f"  all of it: nightbench logs --run {self._run.run_id} --case {case_id}")
+            command = f"nightbench logs --run {self._run.run_id} --case {case_id}"
+            self._line(f"  log, at most the last 256 kB: {command}")
 
     def _print(self, text: str) -> None:
         assert self._console is not None

@@ -34,7 +34,7 @@ from nightbench.report.tables import (
 )
 
 FEW_REPEATS = 6
-"""With fewer repeats an interval says little."""
+"""With fewer repeats, an interval is unreliable."""
 
 USE_COLUMNS = ("case", "device", "TFLOP/s", "MFU", "tokens/s", "memory", "energy")
 """Model TFLOP/s and tokens/s of one device; memory of the largest rank; J of all devices."""
@@ -112,7 +112,7 @@ def absent_figures(rows: Sequence[Row]) -> list[str]:
 def printed_figures(rows: Sequence[Row]) -> list[str]:
     """Return the values that training scripts printed themselves, one sentence for each case."""
     return [
-        f"{row['case_id']} printed itself: {', '.join(f'{k} {v:.10g}' for k, v in said.items())}."
+        f"Printed by {row['case_id']}: {', '.join(f'{k} {v:.10g}' for k, v in said.items())}."
         for row in rows
         if (said := row["reported"])
     ]
@@ -169,15 +169,13 @@ def caveats(report: RunReport) -> list[str]:
     synthetic = [row for row in measured if row["data"] == "synthetic"]
     if synthetic:
         said.append(
-            f"{len(synthetic)} of {len(measured)} measured cases trained on synthetic data, "
-            "without reading or decoding any: do not compare them with published values for real "
+            f"{len(synthetic)} of {len(measured)} measured cases trained on synthetic data, so "
+            "they read and decode no files: do not compare them with published values for real "
             "data."
         )
     small = sorted({str(row["scale"]) for row in measured if row["scale"] != FULL})
     if small:
-        said.append(
-            f"Cases were measured at scale {', '.join(small)}, which does other work than {FULL}."
-        )
+        said.append(f"Cases of scale {', '.join(small)} do other work than cases of scale {FULL}.")
     if report.plan is not None and report.plan.cluster.shared:
         said.append(
             f"The nodes of {report.run.cluster} are shared: other jobs may have disturbed a case."
@@ -185,21 +183,21 @@ def caveats(report: RunReport) -> list[str]:
     few = [row for row in measured if row["n"] < FEW_REPEATS]
     if few:
         said.append(
-            f"{len(few)} cases have fewer than {FEW_REPEATS} repeats: their intervals say little."
+            f"{len(few)} cases have fewer than {FEW_REPEATS} repeats: unreliable intervals."
         )
     if len({row["precision"] for row in measured}) > 1:
-        said.append("The table has cases of different precision: do not rank them.")
+        said.append("Do not compare cases of different precision with each other.")
     private = [row["case_id"] for row in rows if row["private_build"]]
     if private:
-        said.append(f"Private builds, which are no part of any history: {', '.join(private)}.")
+        said.append(f"Builds of this run only, without a history: {', '.join(private)}.")
     untried = {row["untried"] for row in measured if row["untried"]}
     said += [f"Some configurations are untried on such devices: {why}." for why in untried]
     for row in rows:
         if row["quarantined"]:
             reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))
-            said.append(f"Quarantined, so that it counts nowhere: {row['case_id']}: {reasons}")
+            said.append(f"Quarantined, does not count: {row['case_id']}: {reasons}")
         if row["noisy"]:
-            said.append(f"Noisy, so it opens no alert: {row['case_id']}: {row['noisy']}")
+            said.append(f"Noisy series, which opens no alert: {row['case_id']}: {row['noisy']}")
     return said
 
 
@@ -227,7 +225,7 @@ def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
 
 
 MOST_FIGURES = 120
-"""Most plotted histories; with more cases the best ones are left out, and the page says so."""
+"""Largest number of plotted histories; with more cases, the best ones are left out."""
 
 _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
 

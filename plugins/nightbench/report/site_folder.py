@@ -106,8 +106,8 @@ class SiteFolder:
                 raise ValueError(f"found schema {document['schema']}")
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{path}: no manifest of this version ({error}); expected {SCHEMA}. Publish into "
-                "another folder, or remove this one"
+                f"{path}: found no manifest of this version ({error}); expected {SCHEMA}. Publish "
+                "into another folder, or remove this folder"
             ) from None
         return dict(files)
 

@@ -214,4 +214,4 @@ def _remarks(row: Row) -> list[str]:
         # The verdict's sentence would only repeat that.
         said = []
     said += [f"{verdict(row)}: {first}" for first in firsts]
-    return said + ([f"noisy, so it opens no alert: {row['noisy']}"] if row["noisy"] else [])
+    return said + ([f"noisy series, which opens no alert: {row['noisy']}"] if row["noisy"] else [])

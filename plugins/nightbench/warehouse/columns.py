@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from typing import get_args, get_type_hints
 
 from nightbench.config.validate import fields_of
-from nightbench.core.model import MAX_BATCH, Case
+from nightbench.core.model import MAX_BATCH, Case, Strategy
 from nightbench.warehouse.to_row import MEASUREMENT_COLUMNS
 
 _LIST = re.compile(r"/\* (\w+) of (\w+) \*/")
@@ -41,9 +41,14 @@ def axis_columns() -> str:
             value = f"case when axes ->> 'strategy' = 'parameter_server' then {value} end"
         elif axis.default not in (MISSING, None):
             value = f"case when axes ? '{axis.name}' then {value} else '{axis.default}' end"
+        may_lack = axis.default is None or axis.name in ("sync", "batch_size_per_device")
+        least = f"{axis.name} >= {0 if axis.name == 'pservers' else 1}"
+        rule = least if int in of else f"{axis.name} <> ''" if kind == "text" else "true"
+        if of == (Strategy,):
+            rule = f"strategy in ({', '.join(repr(str(each)) for each in Strategy)})"
         columns.append(
-            f"add column if not exists {axis.name} {kind} generated always as (({value})::{kind}) "
-            "stored"
+            f"add column if not exists {axis.name} {kind} {'' if may_lack else 'not null'} "
+            f"check ({rule}) generated always as (({value})::{kind}) stored"
         )
         meaning = str(fields_of(Case)[axis.name].description).rstrip(".").replace("'", "''")
         comments.append(f"comment on column raw.\"case\".{axis.name} is '{meaning}';")

@@ -28,10 +28,10 @@ from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
+from nightbench.web.api_model import first_readable, readable
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
-from nightbench.web.ui_models import first_readable, readable
 
 T = TypeVar("T")
 

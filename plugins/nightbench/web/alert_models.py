@@ -2,14 +2,9 @@
 
 from datetime import datetime
 
+from nightbench.web.api_model import ApiModel
 from nightbench.web.experiment_models import BisectSearch
-from nightbench.web.ui_models import (
-    AlertHead,
-    ApiModel,
-    DriftingSeries,
-    NoisySeries,
-    SeriesAlert,
-)
+from nightbench.web.ui_models import AlertHead, DriftingSeries, NoisySeries, SeriesAlert
 
 
 class AlertRow(AlertHead, SeriesAlert):
@@ -21,7 +16,7 @@ class AlertRow(AlertHead, SeriesAlert):
     notified_at: datetime | None
     cause_sentence: str | None
     group_key: str | None
-    """The same for alerts of one cause; empty or null: the alert is alone."""
+    """Key that is equal for alerts of one cause; empty or null if no other alert has this cause."""
     confirmation_sentence: str | None
     confirmation_ratio: float | None
     confirmation_low: float | None
@@ -42,17 +37,17 @@ class AlertGroupRow(ApiModel):
     """Alerts that hang together; most stand alone."""
 
     head: AlertRow
-    """The worst of them."""
+    """The worst alert of the group."""
     alerts: int
     states: dict[str, int]
-    """How many of them are in which state."""
+    """Number of alerts of the group in each state."""
     severity: str
-    """high, medium or low."""
+    """Severity: high, medium or low."""
     severity_because: str
     medians: list[float]
-    """The newest of the head's series, oldest first, units of work per second."""
+    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
     bisect: BisectSearch | None
-    """The newest one of any of them."""
+    """Time of the newest event of any alert in the group."""
 
 
 class AlertGroups(ApiModel):
@@ -61,7 +56,7 @@ class AlertGroups(ApiModel):
     items: list[AlertGroupRow]
     total: int
     alerts: int
-    """In all groups."""
+    """Number of alerts in all groups."""
     page: int
     size: int
 
@@ -87,26 +82,26 @@ class OfferedAction(ApiModel):
     label: str
     hint: str
     field: str
-    """Field that it needs in addition to `why`: reason, until, owner, or nothing."""
+    """Field that the action needs in addition to `why`: reason, until, owner, or none."""
 
 
 class AlertDetail(AlertRow):
     """An alert with its history, and what its reader may do with it."""
 
     unplanned: str
-    """Why no night can end it: its suite has no such case now. Empty if it has."""
+    """Why no night can end the alert: its suite no longer has the case. Empty if it has."""
     evidence_sentences: list[str]
-    """For and against its cause."""
+    """Evidence for and against the cause."""
     events: list[AlertEvent]
     bisects: list[BisectSearch]
     severity: str
     severity_because: str
     group: list[AlertRow]
-    """All alerts of its cause, itself included; empty where it is the only one."""
+    """All alerts of the same cause, including this alert; empty if there is no other alert."""
     actions: list[OfferedAction]
-    """Empty for who may only read."""
+    """Actions that the user may choose; empty for users who may only read."""
     reasons: dict[str, str]
-    """Reasons to dismiss it, with their labels."""
+    """Reasons for dismissing the alert, with their labels."""
 
 
 # --- trust --------------------------------------------------------------------------------
@@ -120,16 +115,16 @@ class DetectorGrade(ApiModel):
     run_id: str
     started_at: datetime
     measure: str
-    """A size of injected slowdowns, or false alarms."""
+    """Size of the injected slowdowns, or false alarms."""
     trials: int
     rate: float | None
-    """Share of slowdowns that were found; false alarms: in 1,000 nights."""
+    """Share of slowdowns that were detected; for false alarms, their number in 1,000 nights."""
     low: float | None
     high: float | None
     median_delay: float | None
     limit_value: float | None
     below: str
-    """Why it is not good enough; empty where it is."""
+    """Why the value is not good enough; empty if it is good enough."""
 
 
 class AlertLabels(ApiModel):
@@ -165,7 +160,7 @@ class NodeHealth(ApiModel):
     state: str
     state_since: datetime | None
     sentences: list[str]
-    """Why it is in its state."""
+    """Reason of the node's state."""
     state_by: str | None
     faults_in_a_row: int
     last_preflight_at: datetime | None
@@ -189,7 +184,7 @@ class ControlMedian(ApiModel):
     unit: str
     median_before: float | None
     ratio: float | None
-    """median / median_before: a slow node is below 1 here, a slow framework is not."""
+    """median / median_before; below 1 if the node is slow, but not if the framework is slow."""
 
 
 class ClusterSummary(ApiModel):
@@ -213,16 +208,16 @@ class NodeActivity(ApiModel):
     case_id: str
     nodes: list[str]
     is_holding: bool
-    """It has the locks of all its nodes; else it prepares, or waits for one."""
+    """True if the gang has locked all its nodes; otherwise it prepares, or waits for a node."""
     state: str
     message: str
-    """Reason for waiting: who holds which node since when."""
+    """Reason for waiting: which job has locked which node, and since when."""
     repeat: int | None
     repeats: int | None
     since: datetime
-    """When it was handed to its controller."""
+    """Time at which the controller took over the gang."""
     at: datetime
-    """When its controller said so last."""
+    """Time of the controller's last report."""
 
 
 class NodeActivities(ApiModel):
@@ -239,9 +234,9 @@ class ClusterAcceptance(ApiModel):
     failed: int
     not_reported: int
     due: int
-    """Tested configurations whose build, driver or version has changed since."""
+    """Number of tested configurations whose build, driver or version has changed since the test."""
     reasons: list[str]
-    """Why they must be retested, each reason once."""
+    """Reasons why they must be retested, each reason once."""
     last_run_id: str
     last_at: datetime
 
@@ -262,9 +257,9 @@ class NodeUse(ApiModel):
     cases: int
     used_s: float
     planned_s: float
-    """Usual duration of its cases: median of the good ones of the two weeks before."""
+    """Sum of the usual durations of the cases: medians of good runs in the two weeks before."""
     busy_s: float
-    """In which the node had any case of any suite: cases that share it at once count once."""
+    """Time in which any case ran on the node. Cases that ran at the same time count once."""
 
 
 class NodeNights(ApiModel):
@@ -273,7 +268,7 @@ class NodeNights(ApiModel):
     cluster: str
     node: str
     first_night: datetime
-    """Named by the day (UTC) at whose noon it ends; so are the nights that follow."""
+    """Date (UTC) of the night, which ends at noon of this date."""
     cases: list[int]
     faults: list[int]
     quarantined: list[bool]

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from fastapi import Request, Response
 
 from nightbench.warehouse.pages import OpenPages
+from nightbench.web.api_model import ApiModel
 from nightbench.web.guard import HEADERS
-from nightbench.web.ui_models import ApiModel
 
 T = TypeVar("T")
 

@@ -22,6 +22,7 @@ from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
+from nightbench.web.api_model import ApiModel
 from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
 from nightbench.web.comparison_api import ComparisonApi
 from nightbench.web.documentation import documentation
@@ -40,7 +41,7 @@ from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
-from nightbench.web.ui_models import ApiModel, SeriesHistory, SeriesPage
+from nightbench.web.ui_models import SeriesHistory, SeriesPage
 from nightbench.web.upload_api import UploadApi, UploadedWheel
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -65,7 +66,7 @@ ALSO_CSV: Mapping[str, type[ApiModel]] = {
     "published/cells": PublishedCells,
     "runs/{run_id}": RunResults,
 }
-"""Path -> answer of routes with CSV as well; other routes have the handlers' annotations."""
+"""Path -> answer of routes that also answer CSV; other routes use the handlers' annotations."""
 
 TEXTS: Mapping[str, str] = {
     "metrics": CONTENT_TYPE,
@@ -273,7 +274,7 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
 def _gone(now: str) -> Callable[[Request], Response]:
     def handler(request: Request) -> Response:
         path = f"/nightbench{API}/{now.format(**request.path_params)}"
-        raise HTTPException(410, f"This route has another path now: {path}")
+        raise HTTPException(410, f"This route has moved to {path}")
 
     return handler
 
@@ -300,7 +301,7 @@ def _refuse_nul(request: Request) -> None:
     """Refuse NUL characters, which PostgreSQL cannot store: nothing has such a name."""
     given = (*request.query_params.values(), *request.path_params.values())
     if any("\0" in str(value) for value in given):
-        raise BadInput("The address holds a character that no name has.")
+        raise BadInput("The address contains a character that no name has.")
 
 
 async def _body(request: Request) -> None:
@@ -369,7 +370,7 @@ def _code() -> Callable[[Request, str], Response]:
 
     def serve(request: Request, name: str) -> Response:
         if name not in files:
-            raise HTTPException(404, "The pages have no code of this name.")
+            raise HTTPException(404, "The pages have no script of this name.")
         headers = {**HEADERS, "Cache-Control": FOR_EVER}
         if name == ENTRY:
             headers |= {"Cache-Control": "private, no-cache", "ETag": tag}

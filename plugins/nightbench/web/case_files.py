@@ -35,9 +35,9 @@ class RepeatFiles:
     def why_gone(self) -> str:
         """The sentence for a file that is not there."""
         if self._run.folder.exists():
-            return "This repeat left none in the spool."
+            return "This repeat stored none in the spool."
         return (
-            "The files of this run have left the spool, where they are "
+            "The files of this run were removed from the spool, where they are "
             f"{retention_text('spool_days')}."
         )
 

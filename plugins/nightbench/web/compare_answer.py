@@ -94,9 +94,9 @@ def headline(
     state, why = row["state"], row["why"]
     result = row["result"] or {}
     if state == "done" and row["kind"] != ExperimentKind.COMPARE:
-        return str(result.get("sentence") or why.partition("\n")[0] or "It was measured")
+        return str(result.get("sentence") or why.partition("\n")[0] or "Measured")
     if state == "done":
-        more = {"queued": "; its profile waits in the queue", "running": "; it is profiled"}
+        more = {"queued": "; the profile is in the queue", "running": "; now with the profiler"}
         # Before that it may be an error with all that it names.
         causes = [why.partition("\n")[0]]
         if row["profile"] == "failed":
@@ -110,27 +110,27 @@ def headline(
             about = f"Training changed in {cases}, so their speeds cannot be compared; {about}"
         return about + (f" ({text})" if text else "")
     if state == "held":
-        return "The build comes from a fork: it waits until an operator allows it"
+        return "The build comes from a fork, so the request waits until an operator allows it"
     if state == "queued":
-        takes = f", and takes about {duration(row['estimate_s'])}" if row["estimate_s"] else ""
+        takes = f", takes about {duration(row['estimate_s'])}" if row["estimate_s"] else ""
         if waits_for:
-            return f"In the queue; it waits: {waits_for}"
+            return f"In the queue; waiting because {waits_for}"
         if starts_at is not None:
-            return f"In the queue; it begins about {clock(starts_at)}{takes}"
+            return f"In the queue; expected to begin about {clock(starts_at)}{takes}"
         return f"In the queue{takes}"
     if state == "running":
         if row["cancelled_by"]:
-            return "It was cancelled; it ends with the current launch"
+            return "Cancelled; the current launch still ends"
         since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
-        return f"It is measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
+        return f"Being measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
         said = _short(public_why(row))
-        return "It could not be measured" + (f": {said}" if said else "")
+        return "The measurement failed" + (f": {said}" if said else "")
     if state == "refused":
-        return "An op refused it" + (f": {_short(why)}" if why else "")
+        return "An operator refused the request" + (f": {_short(why)}" if why else "")
     if row["replaced_by"] is not None:
-        return f"Request {row['replaced_by']}, of a newer commit, took its place"
-    return "It was cancelled" + (f": {_short(why)}" if why else "")
+        return f"Replaced by request {row['replaced_by']} for a newer commit"
+    return "Cancelled" + (f": {_short(why)}" if why else "")
 
 
 def _short(text: str) -> str:
@@ -182,7 +182,7 @@ def comment(
 
 def _table(document: Row) -> list[str]:
     lines = [
-        "| case | verdict | training | B / A | interval | rounds | would have shown |",
+        "| case | verdict | training | B / A | interval | rounds | detectable drop |",
         "|---|---|---|---|---|---|---|",
     ]
     # The worst first: a long table is cut at its end.
@@ -191,9 +191,8 @@ def _table(document: Row) -> list[str]:
         fall = detectable_drop(case, document["min_effect"])
         lines.append(
             f"| {_plain(case['case_id'])} | **{case['verdict']}** | {_training(case)} | "
-            f"{_ratio(case)} | "
-            f"{_interval(case)} | {case['n']} | "
-            f"{'-' if fall is None else f'a drop of {fall:.1%}'} |"
+            f"{_ratio(case)} | {_interval(case)} | {case['n']} | "
+            f"{'-' if fall is None else f'{fall:.1%}'} |"
         )
     if both := document["combined"]:
         lines.append(
@@ -212,17 +211,17 @@ def _notes(document: Row) -> list[str]:
         if case["verdict"] == "inconclusive":
             notes.append(f"- {name}: {_plain(case['sentence'])}.")
         if case["stopped"]:
-            notes.append(f"- {name}: ended after {case['n']} of {document['rounds']} rounds.")
+            notes.append(f"- {name}: stopped after {case['n']} of {document['rounds']} rounds.")
         notes += [
             f"- {name}: {number} launches of {arm} dropped: {why}"
             for (arm, why), number in _dropped_launches(case).items()
         ]
     if document["not_combined"]:
-        notes.append(f"- No line for all cases together: {_plain(document['not_combined'])}.")
+        notes.append(f"- The table has no mean of all cases: {_plain(document['not_combined'])}.")
     if document["shared"]:
         notes.append("- The cluster's nodes share hardware with each other or with neighbours.")
     level = document["cases"][0]["level"]
-    notes.append(f"- Intervals of {level:.2%}; A is the denominator.")
+    notes.append(f"- Intervals of {level:.2%} confidence; B / A: throughput of B over A.")
     return notes
 
 
@@ -241,7 +240,7 @@ def _profile(row: Row) -> list[str]:
     ]
     if not rows:
         return []
-    head = "Where the time of a step differs most, under a profiler, which slows both:"
+    head = "Operators whose time in a step differs most, under a profiler that slows both builds:"
     return [
         "",
         head,
@@ -304,7 +303,7 @@ def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     kept = text[:LONGEST].rpartition("\n")[0]
-    return f"{kept}\n\nThe rest is left out: a comment takes no more.\n"
+    return f"{kept}\n\nThe rest is left out, because a comment can contain no more text.\n"
 
 
 # --- JUnit --------------------------------------------------------------------------------

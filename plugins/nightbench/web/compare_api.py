@@ -6,31 +6,31 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import Query
 
 from nightbench.warehouse.pages import OpenPages
+from nightbench.web.api_model import ApiModel, Figures, Word
 from nightbench.web.ui_api import csv_response
-from nightbench.web.ui_models import ApiModel, Figures
 
 Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
-"""The other side compared with the one; unclear if the interval of the ratio contains 1."""
+"""Side `other` compared with side `one`; unclear if the interval of the ratio contains 1."""
 
 
 class OverviewCell(ApiModel):
     """A workload in a framework line: all its series, and what is published of it."""
 
-    workload: str
-    framework: str
+    workload: Word
+    framework: Word
     series: int
-    """That have a median."""
+    """Number of cases with a median."""
     compared: int
-    """Number of these that another line has measured at equal work on the same cluster."""
+    """Number of these cases that another line has measured with equal work on the same cluster."""
     untried: int
-    """Number of these in a configuration that has not run on such devices before."""
+    """Number of these cases in a configuration that has never run on such devices before."""
     share_of_best: float | None
-    """Newest median over the best line's at equal work: geometric mean of those compared."""
+    """Newest median / that of the best line with equal work: geometric mean over cases."""
     moved: float | None
-    """Newest median over the median of the 30 days before, less one: geometric mean."""
+    """Newest median divided by the median of the 30 days before, minus 1: geometric mean."""
     newest_at: datetime | None
     published: int
-    """Number of published values."""
+    """Number of published values for these cases."""
 
 
 class Overview(ApiModel):
@@ -46,10 +46,10 @@ class CurvePoint(ApiModel):
     cluster: str
     unit: str
     work: dict[str, bool | int | float | str | None]
-    """All other axes; those of one curve, and of the other lines, are equal."""
+    """Values of all other axes, which are equal for all points and lines of the plot."""
     framework: str
     x: int
-    """Trainers, or the batch size of a device."""
+    """Number of trainers, or the batch size of a device."""
     throughput: float
     case_id: str
 
@@ -81,13 +81,13 @@ class ComparedPair(ApiModel):
     one_mfu: float | None
     other_mfu: float | None
     one_reported: Figures
-    """With the other: values that an external script printed, by name."""
+    """Values that an external script printed, by name; for both sides."""
     other_reported: Figures
     unit: str
     ratio: float | None
-    """other / one: above 1 the other is faster."""
+    """Throughput of `other` divided by throughput of `one`; above 1, `other` is faster."""
     ratio_low: float | None
-    """With high: from the confidence half-widths of both medians; null where one has none."""
+    """Lower end of the interval; null if one of the medians has no half-width."""
     ratio_high: float | None
 
 
@@ -95,7 +95,7 @@ class RatioMean(ApiModel):
     """The geometric mean of the ratios of some pairs; each pair counts once."""
 
     workload: str | None
-    """None: the pairs of all workloads."""
+    """Workload of the pairs; null for the pairs of all workloads."""
     pairs: int
     ratio: float
 
@@ -105,16 +105,16 @@ class ComparedPairs(ApiModel):
 
     items: list[ComparedPair]
     faster: int
-    """Pairs of all pages whose other side is clearly faster; so the next ones."""
+    """Number of pairs, on all pages, whose side `other` is clearly faster."""
     slower: int
     unclear: int
     only_one: int
-    """Work that the other side did not do."""
+    """Number of pairs without equal work on the other side."""
     only_other: int
     means: list[RatioMean]
-    """Over all pairs, then over those of each workload, whatever standing is chosen."""
+    """Means over all pairs, then over the pairs of each workload, whatever filter is chosen."""
     total: int
-    """Rows of all pages."""
+    """Number of rows on all pages."""
     page: int
     size: int
 
@@ -129,7 +129,7 @@ class ProposedSides(ApiModel):
     """The two newest versions of what moved most between them; null where nothing has two."""
 
     one: str | None
-    """The older one."""
+    """The older build."""
     other: str | None
 
 
@@ -140,9 +140,9 @@ class PublishedTable(ApiModel):
     figure: str | None
     cells: int
     measured: int
-    """Cells with a matching measured median."""
+    """Number of cells with a matching measured median."""
     empty: int
-    """Cells that the original leaves empty."""
+    """Number of cells that are empty in the original."""
 
 
 class PublishedTables(ApiModel):
@@ -172,7 +172,7 @@ class PublishedCell(ApiModel):
     is_unit_doubtful: bool
     """The original's axis label contradicts its magnitude: compare ratios only."""
     published_value: float | None
-    """None: the original leaves the cell empty; `remark` says how."""
+    """Null if the cell is empty in the original; `remark` states the original's text."""
     published_device: str | None
     published_dataset: str | None
     remark: str | None
@@ -182,7 +182,7 @@ class PublishedCell(ApiModel):
     measured_at: datetime | None
     measured_version: str | None
     measured_value: float | None
-    """In the published unit, on other hardware."""
+    """Published value in its unit; it was measured on other hardware."""
     measured_n: int | None
     measured_is_synthetic: bool | None
 

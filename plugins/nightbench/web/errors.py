@@ -2,7 +2,7 @@
 
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
-from nightbench.web.ui_models import ApiModel
+from nightbench.web.api_model import ApiModel
 
 
 class ApiError(ApiModel):

@@ -24,6 +24,7 @@ from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import json_response, sent
+from nightbench.web.api_model import first_readable
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
     BisectSearch,
@@ -37,7 +38,6 @@ from nightbench.web.experiment_models import (
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
 from nightbench.web.run_api import OpenSpool
-from nightbench.web.ui_models import first_readable
 
 log = logging.getLogger(__name__)
 
@@ -186,8 +186,8 @@ class ExperimentApi:
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _may_manage(row, user):
             raise Refused(
-                f"{row['name']} was requested by {row['requested_by']}: "
-                f"an operator may {action} it."
+                f"{row['name']} was requested by {row['requested_by']}: only this user or an "
+                f"operator may {action} it."
             )
         if action == "profile":
             try:
@@ -232,7 +232,7 @@ class ExperimentApi:
                 where = self._comparing.cluster(cluster)
             except UserError as error:
                 log.warning("%s", error)
-                why = f"there is no cluster {cluster} any more, or its file is wrong"
+                why = f"the cluster {cluster} no longer exists, or its file has an error"
                 for row in mine:
                     number = row["experiment_id"]
                     found[number] = Planned(number, None, None, why), None

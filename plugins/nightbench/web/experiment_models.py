@@ -4,21 +4,21 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from nightbench.warehouse.repository import Row
-from nightbench.web.ui_models import ApiModel, or_else
+from nightbench.web.api_model import ApiModel, or_else
 
 
 class ExperimentItem(ApiModel):
     """An experiment: what was requested, its place in the queue, and its result."""
 
     experiment_id: int
-    """0: the warehouse has none of this name."""
+    """Number of the request; 0 if the warehouse has no request of this name."""
     name: str
     kind: str
-    """compare, confirm, bisect, profile or reference."""
+    """Kind: compare, confirm, bisect, profile or reference."""
     title: str
-    """Subject of the comparison."""
+    """Builds or versions that are compared."""
     state: str
-    """`held` (a fork awaits approval), queued, running, done, failed, refused or cancelled."""
+    """`held` (a fork awaits approval), queued, running, done, failed, refused, cancelled."""
     headline: str
     """The state in one sentence."""
     suite: str
@@ -32,23 +32,23 @@ class ExperimentItem(ApiModel):
     is_fork: bool
     alert_id: int | None
     place: int | None
-    """In the queue of its cluster, from 1; null if it is not queued, or waits for a budget."""
+    """Place in the queue of its cluster, from 1; null if not queued, or waiting for a budget."""
     starts_at: datetime | None
-    """When it is expected to begin: hours of the cluster count, nights do not."""
+    """Expected start. The estimate respects the cluster's hours, but not its nights."""
     ends_at: datetime | None
-    """When one that runs is expected to end."""
+    """Expected end of a running experiment."""
     estimate_s: float | None
     budget_s: float | None
     waits_for: str
-    """Which budget it waits for; empty: none."""
+    """Budget that the request waits for; empty if it waits for none."""
     started_at: datetime | None
     ended_at: datetime | None
     spent_s: float
     why: str
     verdict: str | None
-    """For compare the verdict on B; for confirm and bisect the outcome; null until there is one."""
+    """Verdict on B (compare), or outcome (confirm, bisect); null before the result."""
     conclusion: str | None
-    """For compare, the status of a commit: pending, success, failure (B is slower, or trains
+    """Commit status of a comparison: pending, success, failure (B is slower, or trains
     differently), neutral or error."""
     a: str | None = None
     b: str | None = None
@@ -59,16 +59,16 @@ class ExperimentItem(ApiModel):
     cancelled_by: str | None
     replaced_by: int | None
     profile: str | None
-    """State of the newest profile of a comparison; null: there is none."""
+    """State of the newest profile of a comparison; null without a profile."""
     links: dict[str, str]
-    """Addresses: page; of a requested comparison also self, comment, result, junit, a_log and
-    b_log of builds that were made from commits, and profile if there is one."""
+    """Addresses by name. All have `page`. Requested comparisons also have self, comment, result,
+    junit, a_log and b_log (builds of commits), and profile, if these exist."""
     may_cancel: bool
-    """Whether the reader may cancel it: their own, or any as an op."""
+    """Whether the user may cancel it: their own requests; operators, any request."""
     may_profile: bool
-    """Whether the reader may have it profiled."""
+    """Whether the user may request a profile of it."""
     may_decide: bool
-    """Whether the reader may allow or refuse it."""
+    """Whether the user may allow or refuse it."""
 
 
 class Experiments(ApiModel):
@@ -103,7 +103,7 @@ class ClusterBudget(ApiModel):
     day_s: float
     person_s: float
     people: list[MeasuredByPerson]
-    """The person who measured most first."""
+    """Users with their measuring time, the largest first."""
 
 
 class ComparisonBudgets(ApiModel):
@@ -122,12 +122,12 @@ class ComparisonRound(ApiModel):
     order: str
     """AB or BA."""
     a: float
-    """Units of work per second; b too."""
+    """Throughput of build A in units of work per second; `b` is that of build B."""
     b: float
     ratio: float
     """b / a."""
     running_ratio: float | None
-    """Mean ratio after this round, with its interval: low and high are null before the third."""
+    """Mean ratio after this round. Its interval, low and high, is null before the third round."""
     running_low: float | None
     running_high: float | None
 
@@ -145,10 +145,10 @@ class ComparedTraining(ApiModel):
     """Whether B trains as A."""
 
     kind: str
-    """same, changed or not_comparable."""
+    """Verdict on training: same, changed or not_comparable."""
     sentence: str
     step: int | None
-    """The first step, from 1, whose loss differs."""
+    """First step, counted from 1, whose loss differs."""
 
 
 class ComparisonCase(ApiModel):
@@ -156,19 +156,19 @@ class ComparisonCase(ApiModel):
 
     case_id: str
     unit: str | None
-    """Null until the comparison has a result."""
+    """Null before the comparison has a result."""
     nodes: list[str]
     level: float
-    """Confidence of the intervals: higher where several cases are judged together."""
+    """Confidence of the intervals, which is higher if several cases get verdicts together."""
     verdict: str | None
     sentence: str | None
     training: ComparedTraining | None
-    """Null until the comparison has a result."""
+    """Null before the comparison has a result."""
     ratio: float | None
     low: float | None
     high: float | None
     stopped: str | None
-    """Why there are fewer rounds than planned."""
+    """Why the case has fewer rounds than planned."""
     rounds: list[ComparisonRound]
     dropped: list[DroppedLaunch]
 
@@ -178,16 +178,16 @@ class MeasuredComparison(ApiModel):
 
     comparison_id: str
     a: str
-    """A build; its throughput is the denominator of ratios."""
+    """Build A, whose throughput is the denominator of ratios."""
     b: str
     verdict: str | None
     rounds: int
-    """Planned for each case."""
+    """Number of rounds planned for each case."""
     min_effect: float
     combined: str | None
     """Result of all cases together."""
     not_combined: str | None
-    """Why there is no such sentence."""
+    """Why there is no result of all cases together."""
     cases: list[ComparisonCase]
 
 
@@ -224,7 +224,7 @@ class BisectSearch(ApiModel):
     spent_s: float
     budget_s: float
     versions: list[str]
-    """Ascending; empty before the nodes were examined."""
+    """Versions in ascending order; empty before the nodes were checked."""
     last_good: str | None
     sentence: str
     notes: list[str]
@@ -250,19 +250,19 @@ class SearchedVersion(ApiModel):
     version: str
     standing: Literal["good", "bad", "unsure", "skipped", "first_bad", "suspect", "untested"]
     is_inferred: bool
-    """No test named it: an older good one or a newer bad one did."""
+    """No test of it decided: an older good version or a newer bad version implies the result."""
 
 
 class ExperimentDetail(ExperimentItem):
     """An experiment with what was measured of it."""
 
     is_measured: bool | None
-    """Whether a process measures it now; null: the spool does not know."""
+    """Whether a process is measuring it now; null if this is unknown."""
     again: str | None
-    """Command that compares the same again; null if no person named the builds."""
+    """Command that repeats the comparison; null if the builds were not named by a user."""
     resume: str | None
-    """Command that continues it; null if it is complete."""
+    """Command that continues the experiment; null if it is complete."""
     comparisons: list[MeasuredComparison]
     bisect: BisectSearch | None
     searched: list[SearchedVersion]
-    """All versions of a bisect, ascending."""
+    """All versions of a bisect, in ascending order."""

@@ -70,14 +70,14 @@ def _refuse_foreign(headers: Mapping[str, str], base_url: str) -> None:
     site = headers.get("sec-fetch-site")
     if site is not None:
         if site != "same-origin":
-            raise Refused("This change was sent from another site, and was not made.")
+            raise Refused("The request came from another site; nothing was changed.")
         return
     own = {_host(f"//{headers.get('host', '')}"), _host(base_url)} - {""}
     if _host(headers.get("origin", "")) not in own:
         raise Refused(
-            "This change was not sent from a page of this site, and was not made. Scripts send "
-            "Airflow's token as `Authorization: Bearer …`; behind a proxy, [api] base_url has to "
-            "be the address that browsers see."
+            "The request did not come from a page of this site; nothing was changed. Scripts must "
+            "send Airflow's token as `Authorization: Bearer …`. Behind a proxy, set [api] base_url "
+            "to the address that browsers use."
         )
 
 
@@ -91,7 +91,7 @@ def refuse_unmeant(headers: Mapping[str, str], base_url: str) -> None:
         return
     _refuse_foreign(headers, base_url)
     if HEADER not in headers:
-        raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
+        raise Refused(f"A request with a login cookie must send the header {HEADER}.")
 
 
 def _host(address: str) -> str:

@@ -164,7 +164,7 @@ class CaseApi:
         samples = files.samples()
         items = telemetry(samples)
         if not items:
-            why = f"No samples are here. {files.why_gone} The warehouse does not store them."
+            why = f"There are no samples. {files.why_gone} The warehouse does not store samples."
             return RepeatTelemetry(items=[], sentences=[why])
         return RepeatTelemetry(items=items, sentences=missing_telemetry(samples))
 
@@ -198,7 +198,7 @@ def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
     if launch["steps"]:
         return (
             "The step times of this repeat have been removed: they are "
-            f"{retention_text('detail_days')}. The results of the repeat are kept without a limit."
+            f"{retention_text('detail_days')}. The results of the repeat are kept forever."
         )
     return "No process of this repeat reported step times."
 
@@ -207,9 +207,9 @@ def _why_unknown(good: Row | None, this: Row | None) -> str | None:
     if good is None:
         return "The series has no good run before this one."
     if this is None or not this["nodes"]:
-        return "No fingerprint of the nodes came back with this case: only software is compared."
+        return "This case has no fingerprint of its nodes, so only software is compared."
     if not good["nodes"]:
-        return "The last good run has no fingerprint of its nodes: only software is compared."
+        return "The last good run has no fingerprint of its nodes, so only software is compared."
     return None
 
 
@@ -219,7 +219,7 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
     again = command_of(run["suite"], case_id, good, this)
     beside = again.startswith("nightbench compare ")
     lines: Mapping[str, str] = {
-        "Compare the last good build with this build" if beside else "Measure it again": again,
+        "Compare the last good build with this one" if beside else "Measure the case again": again,
         "Export the case to measure it elsewhere": shlex.join(
             ["nightbench", "export", f"{case_id}.tar.gz", "--run", run_id, "--case", case_id]
         ),

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, RunHead, Utilisation
+from nightbench.web.api_model import ApiModel, Word
+from nightbench.web.ui_models import RunHead, Utilisation
 
 
 class RunRow(RunHead):
@@ -30,10 +31,10 @@ class RunCase(Utilisation):
     case_id: str
     cluster: str
     state: str
-    """Its verdict, or why it has none: failed, quarantined, missing, left_out, …"""
+    """Verdict of the case, or why it has no verdict: failed, quarantined, missing, left_out, …"""
     sentences: list[str]
     error: str | None
-    """End of the traceback of the last repeat that failed."""
+    """End of the traceback of the last failed repeat."""
     framework_version: str | None
     build_id: str | None
     is_private_build: bool
@@ -57,9 +58,9 @@ class RunCase(Utilisation):
     alert_change: float | None
     noisy: str | None
     drift: float | None
-    framework: str
+    framework: Word
     python: str | None
-    """Version of the Python that ran it; all of them if ranks report different ones."""
+    """Python version of the ranks; all versions if ranks differ."""
 
 
 class RunResults(ApiModel):
@@ -78,7 +79,7 @@ class RepeatResult(ApiModel):
     status: str
     is_quarantined: bool
     sentences: list[str]
-    """Why it does not count."""
+    """Why the repeat does not count."""
     throughput: float | None
     window_s: float | None
     steps: int | None
@@ -113,7 +114,7 @@ class FailedCheck(ApiModel):
     """0: the median."""
     check_name: str
     severity: str
-    """fail quarantines the result, warn does not."""
+    """`fail` quarantines the result; `warn` does not."""
     observed: str
     expected: str
 
@@ -125,7 +126,7 @@ class CaseChange(ApiModel):
     before: str
     since: str
     nodes: list[str]
-    """Whose field it is; empty for what belongs to the run."""
+    """Node of the changed field; empty for a change of the whole run."""
 
 
 class GoodRun(ApiModel):
@@ -157,22 +158,22 @@ class CaseDetail(ApiModel):
     run: RunRow
     case: RunCase
     generation: int | None
-    """The one that counts; null where nothing came."""
+    """Result that counts; null without a result."""
     nodes: list[str]
-    """Those that it ran on; empty where that is not known."""
+    """Nodes that the case ran on; empty if they are unknown."""
     repeats: list[RepeatResult]
-    """All launches, of every generation."""
+    """All launches of all generations."""
     checks_met: int
     failed_checks: list[FailedCheck]
     good: GoodRun | None
     changes: list[CaseChange]
-    """Changes since that run."""
+    """Changes since the last good run."""
     changes_sentence: str | None
-    """Why changes are not known, or not all; null where they are."""
+    """Why changes are unknown or incomplete; null if they are complete."""
     fingerprints: list[NodeFingerprint]
     commands: list[CommandLine]
     may_trigger: bool
-    """Whether the reader may have it measured again."""
+    """Whether the user may request to measure the case again."""
 
 
 class RankSteps(ApiModel):
@@ -183,27 +184,27 @@ class RankSteps(ApiModel):
     rank: int
     node: str
     warmup: int
-    """Steps before the window, which are not counted."""
+    """Number of steps before the measurement window, which are not counted."""
     window: int
-    """Steps in the window."""
+    """Number of steps in the measurement window."""
     median_s: float
     longest_s: float
     outliers: int
-    """Steps in the window that took far longer than its median step."""
+    """Steps in the measurement window that took much longer than the median step."""
     limit_s: float
-    """From which length on a step is one."""
+    """Length from which a step counts as an outlier."""
     seconds: list[float | None]
-    """All steps in order: warm-up, window, drain; null where the length is not known. Empty for
-    processes that are not among those shown."""
+    """Lengths of all steps in order: warm-up, window, drain; null if a length is unknown. Empty for
+    processes that are not shown."""
 
 
 class RepeatSteps(ApiModel):
     """Step times of a repeat."""
 
     items: list[RankSteps]
-    """The process with the longest window first: it decides the throughput."""
+    """Processes, the one with the longest window first, because it decides the throughput."""
     sentence: str | None
-    """Why there are none, or fewer than processes; null where all are here."""
+    """Why step times are missing or incomplete; null if they are complete."""
 
 
 class TelemetryMetric(ApiModel):
@@ -211,14 +212,14 @@ class TelemetryMetric(ApiModel):
 
     node: str
     device: str
-    """GPU 0; empty for the node itself."""
+    """Device, such as GPU 0; empty for the node itself."""
     metric: str
     unit: str
     smallest: float
     median: float
     largest: float
     seconds: list[float]
-    """Times of the samples after the first one of the node."""
+    """Times of the samples, in seconds since the node's first sample."""
     values: list[float | None]
 
 
@@ -227,17 +228,17 @@ class RepeatTelemetry(ApiModel):
 
     items: list[TelemetryMetric]
     sentences: list[str]
-    """Missing values, or the reason why there are none."""
+    """Which values are missing, or why there are no values."""
 
 
 class RepeatLog(ApiModel):
     """The end of the log of one process of a repeat."""
 
     processes: list[str]
-    """All that have a log, those that failed first."""
+    """Processes that have a log, failed processes first."""
     process: str | None
     text: str
     is_cut: bool
-    """The log has more before."""
+    """True if the log has earlier text that is not shown."""
     sentence: str | None
-    """Why there is none."""
+    """Why there is no log."""

@@ -17,10 +17,10 @@ from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
+from nightbench.web.api_model import ApiModel
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
-    ApiModel,
     AxisValues,
     LossCurve,
     Morning,
@@ -250,7 +250,6 @@ def _cell(value: Any) -> Any:
 
 
 def _utc(moment: datetime | None) -> datetime | None:
-    """Return a bound with a zone."""
     if moment is None:
         return None
     try:

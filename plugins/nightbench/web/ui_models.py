@@ -1,52 +1,9 @@
 """Answers of the JSON API of the pages. TypeScript has the same types: `make ui`."""
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
-
-from nightbench.core.printable import without_controls
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
-def readable(read: Callable[[Any], T], rows: Iterable[Any]) -> list[T]:
-    """Return what is read of rows; one whose JSON cannot be read is logged and left out."""
-    found = []
-    for row in rows:
-        try:
-            found.append(read(row))
-        except ValidationError as error:
-            log.warning("left out: %s", without_controls(str(error)))
-    return found
-
-
-def first_readable(read: Callable[[Any], T], value: Any, nothing: T | None = None) -> T | None:
-    """Return what is read of a value; `nothing` if its JSON cannot be read."""
-    return next(iter(readable(read, [value])), nothing)
-
-
-def or_else(nothing: Any) -> WrapValidator:
-    """Return a validator of a field that is stored as JSON: `nothing` if it cannot be read."""
-    return WrapValidator(lambda value, read: first_readable(read, value, nothing))
-
-
-Figures = Annotated[dict[str, float] | None, or_else(None)]
-"""Values by name, as another program printed them."""
-
-
-class ApiModel(BaseModel):
-    """An answer, or a part of one; its fields are keys that scripts may rely on."""
-
-    model_config = ConfigDict(frozen=True)
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
-        """Make one from rows of the warehouse, its parts too; further columns are left out."""
-        return cls.model_validate({**(row or {}), **more})
+from nightbench.web.api_model import ApiModel, Figures, Word, or_else
 
 
 class Utilisation(ApiModel):
@@ -58,12 +15,12 @@ class Utilisation(ApiModel):
     mfu_absent: str | None
     """Why there is no MFU; null if there is one."""
     tokens_per_s_per_device: float | None
-    """For language models only."""
+    """Tokens per second, for language models only."""
     device: str | None
     peak_resident_bytes: float | None
-    """Largest rank's, of the process; what a GPU holds is `peak_allocator_bytes`."""
+    """Largest resident memory of a rank's process. For GPU memory see `peak_allocator_bytes`."""
     power_w: float | None
-    """Mean power of all devices in the windows, W."""
+    """Mean power of all devices in the measurement windows, W."""
     joules_per_unit: float | None
     """Energy of the devices for a unit of work, J."""
     energy_absent: str | None
@@ -71,7 +28,7 @@ class Utilisation(ApiModel):
     reported: Figures
     """Values that an external script printed, by name."""
     peak_allocator_bytes: float | None
-    """Largest rank's, of its device."""
+    """Largest device memory of a rank."""
 
 
 # --- the morning --------------------------------------------------------------------------
@@ -88,9 +45,9 @@ class AlertCore(ApiModel):
     metric: str
     """Metric that was judged, by its column in `marts.fct_measurement`."""
     change: float | None
-    """Relative, of tonight's value."""
+    """Relative change of tonight's value."""
     level_change: float | None
-    """Change of the level; low and high are its 90 % interval."""
+    """Change of the level; `low` and `high` are the ends of its 90 % interval."""
     change_low: float | None
     change_high: float | None
     since: datetime | None
@@ -110,7 +67,7 @@ class AlertHead(AlertCore):
     unit: str | None
     snoozed_until: datetime | None
     value: float | None
-    """Value of the metric, in its unit there; with the baseline that it is compared with."""
+    """Value of the metric, in its unit; `baseline` is the value that it is compared with."""
     baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
@@ -120,14 +77,14 @@ class MorningAlert(AlertHead):
     """An alert that still needs a user; the worst one, if several have one cause."""
 
     is_new: bool
-    """Opened since the time that was asked for."""
+    """True if the alert opened after the time in the request."""
     alerts_of_cause: int
-    """How many live alerts have its cause, itself included."""
+    """Number of open alerts with the same cause, including this alert."""
     severity: str
     """high, medium or low."""
     severity_because: str
     medians: list[float]
-    """The newest of its series, oldest first, units of work per second."""
+    """Newest throughputs of the series, oldest first, in units of work per second."""
 
 
 class RunHead(ApiModel):
@@ -150,7 +107,7 @@ class SuiteRun(RunHead):
     """The newest run of a suite on a cluster."""
 
     without_result: int
-    """Planned, and neither of these: each planned case is counted once."""
+    """Planned cases that no other field counts. Each planned case is counted once."""
     regressed: int
     improved: int
 
@@ -171,8 +128,8 @@ class LeftOutCase(ApiModel):
     cluster: str
     run_id: str
     suite: str
-    code: Annotated[str, or_else("")]
-    """Code of its reason: not_begun, window_ended, …"""
+    code: Word
+    """Code of the reason: not_begun, window_ended, …"""
     observed: str | None
     expected: str | None
 
@@ -210,20 +167,20 @@ class Morning(ApiModel):
     at: datetime
     since: datetime
     alerts: list[MorningAlert]
-    """New ones first, and of these the worst first; 100 at most."""
+    """New alerts first, each part ordered from the worst; 100 at most."""
     new_alerts: int
-    """All that are new, those of one cause counted once."""
+    """Number of new alerts; alerts of one cause are counted once."""
     older_alerts: int
-    """All that are live and not new, counted so."""
+    """Number of open alerts that are not new, counted likewise."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
     left_out: list[LeftOutCase]
     noisy: list[NoisySeries]
     drifting: list[DriftingSeries]
     grades_too_low: list[str]
-    """A sentence for each of the detector's grades that is not good enough."""
+    """A sentence for each grade of the detector that is not good enough."""
     is_empty: bool
-    """Nothing has been loaded yet."""
+    """True if no run has been loaded yet."""
 
 
 # --- series -------------------------------------------------------------------------------
@@ -235,8 +192,8 @@ class SeriesRow(Utilisation):
     case_id: str
     cluster: str
     suite: str
-    workload: str
-    framework: str
+    workload: Word
+    framework: Word
     framework_version: str | None
     unit: str | None
     axes: Annotated[dict[str, str | int | float | bool | None], or_else({})]
@@ -249,7 +206,7 @@ class SeriesRow(Utilisation):
     measured_run_id: str | None
     is_synthetic: bool | None
     state: str
-    """alert, noisy, drifting, or else the newest verdict; measured where it has none."""
+    """alert, noisy, drifting, otherwise the newest verdict; `measured` without a verdict."""
     verdict: str | None
     verdict_sentence: str | None
     judged_at: datetime | None
@@ -267,9 +224,9 @@ class SeriesRow(Utilisation):
     drift: float | None
     noisy: str | None
     together: str | None
-    """Its value of the axis that series were asked to be grouped by."""
+    """Value of the axis by which the request groups series."""
     medians: list[float]
-    """The newest ones, oldest first, units of work per second."""
+    """Newest throughputs, oldest first, in units of work per second."""
 
 
 class AxisValue(ApiModel):
@@ -304,7 +261,7 @@ class SeriesPoint(Utilisation):
     started_at: datetime
     throughput: float | None
     low: float | None
-    """The smallest repeat; high the largest."""
+    """Throughput of the slowest repeat; `high` is that of the fastest repeat."""
     high: float | None
     n: int | None
     spread: float | None
@@ -314,7 +271,7 @@ class SeriesPoint(Utilisation):
     code_digest: str | None
     fingerprint_id: str | None
     state_changes: list[str]
-    """Fields of the node that were different in the median before: drivers, kernel, clocks."""
+    """Fields of the node that differ from the previous night: drivers, kernel, clocks."""
     node_names: list[str] | None
     is_private_build: bool
     is_quarantined: bool
@@ -350,7 +307,7 @@ class PublishedFigure(ApiModel):
     unit: str | None
     published_value: float
     measured_value: float | None
-    """The series' newest median in the published unit."""
+    """Newest median of the series, in the published unit."""
     published_device: str | None
     published_version: str | None
     is_unit_doubtful: bool
@@ -360,40 +317,40 @@ class LossCurve(ApiModel):
     """Losses of a case in one run."""
 
     role: Literal["tonight", "good", "line"]
-    """The newest night, the last one before it that trained as before, or another line tonight."""
+    """Newest night, last night with unchanged training, or another line in the same night."""
     run_id: str
     started_at: datetime
     case_id: str
     framework: str
     framework_version: str | None
     training: str | None
-    """Whether tonight's training is as before: same, changed or not_comparable."""
+    """Verdict on tonight's training: same, changed or not_comparable."""
     training_sentence: str | None
     losses: list[float | None]
-    """Loss of the first step, then of each step of the window."""
+    """Loss of the first step, then loss of each step of the measurement window."""
 
 
 class SeriesLosses(ApiModel):
     """Losses of a series step by step."""
 
     steps: list[int]
-    """Numbers of the steps, from 1: the first step, then those of the window."""
+    """Numbers of the steps, from 1: the first step, then the steps of the window."""
     curves: list[LossCurve]
-    """Tonight first; empty if no losses are stored."""
+    """Curves, tonight's first; empty if no losses are stored."""
 
 
 class Roofline(ApiModel):
     """The resource that limits a step, see `marts.roofline`."""
 
     bound: str | None
-    """input, compute, memory or network."""
+    """Resource that limits the case: input, compute, memory or network."""
     absent: str | None
-    """Why no bound is known."""
+    """Why it is unknown what limits the case."""
     input_share: float | None
-    """Shares of a step; null where they are not known."""
+    """Shares of a step's time; null if they are unknown."""
     compute_share: float | None
     memory_share: float | None
-    """The least that it can be."""
+    """Lower bound of the value."""
     network_share: float | None
 
 

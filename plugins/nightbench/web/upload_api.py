@@ -12,10 +12,10 @@ from starlette.exceptions import HTTPException
 from nightbench.config.compare_builds import MOST_BYTES, WHEEL
 from nightbench.spool import SpoolError
 from nightbench.web.alert_api import json_response
+from nightbench.web.api_model import ApiModel
 from nightbench.web.errors import BadInput
 from nightbench.web.guard import refuse_unmeant
 from nightbench.web.run_api import OpenSpool
-from nightbench.web.ui_models import ApiModel
 
 MOST_STORED_BYTES = 8 * MOST_BYTES
 """Limit for all wheels together; they are removed after a month."""
@@ -64,7 +64,7 @@ class UploadApi:
                     digest.update(chunk)
                     await run_in_threadpool(beside.write, chunk)
             except OSError as error:
-                raise HTTPException(507, f"Cannot be kept: {error.strerror}") from error
+                raise HTTPException(507, f"The wheel cannot be stored: {error.strerror}") from error
             if digest.hexdigest() != sha256:
                 raise BadInput(
                     f"sha256: found {digest.hexdigest()} of {size} bytes; expected {sha256}"

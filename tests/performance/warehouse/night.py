@@ -119,8 +119,12 @@ def _judge(history: History, plan: RunPlan) -> tuple[Sequence[Verdict], float]:
 
 
 def _cpu_s(connection: Connection) -> float:
-    server = psutil.Process(connection.info.backend_pid).cpu_times()
-    return float(time.process_time() + server.user + server.system)
+    """Return the CPU time of this process, of its children and of its process of PostgreSQL."""
+    own = psutil.Process()
+    server = psutil.Process(connection.info.backend_pid)
+    ended = own.cpu_times().children_user + own.cpu_times().children_system
+    times = [each.cpu_times() for each in (own, server, *own.children(recursive=True))]
+    return float(ended + sum(each.user + each.system for each in times))
 
 
 def _load(warehouse: Warehouse, nights: Sequence[LoadBatch]) -> None:

@@ -41,7 +41,7 @@ def test_each_control_is_held_against_the_clusters_least() -> None:
 def test_what_was_not_measured_falls_short_and_what_others_disturbed_is_not_judged() -> None:
     assert found({"matrix_product": 1.0}) == [("matrix_product", FindingLevel.FAIL, "not measured")]
     assert found({"all_reduce": 9.0}, "n2") == [
-        ("n1+n2 network all_reduce", FindingLevel.WARN, "0.5 GB/s, during foreign work")
+        ("n1+n2 network all_reduce", FindingLevel.WARN, "0.5 GB/s, on a busy node")
     ]
 
 

@@ -144,7 +144,7 @@ KNOWN = AcceptedMode(
         ({}, "passed", None),
         ({"build_id": "pytorch-cpu-path-1"}, "due", "build pytorch-cpu-path-1 became pytorch-cpu"),
         ({"driver": "550.54", "is_driver_same": False}, "due", "another driver than 550.54"),
-        ({"checks_digest": "ab"}, "due", "the checks that judged it have changed"),
+        ({"checks_digest": "ab"}, "due", "the checks of its last result have changed"),
         ({"framework_version": "2.0.0+cpu"}, "due", "version 2.0.0 became "),
         ({"outcome": "failed", "reason": "why"}, "due", "it did not pass, and the code has "),
         ({"outcome": "failed", "reason": "why", "code_digest": None}, "failed", "why"),

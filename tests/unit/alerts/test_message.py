@@ -40,28 +40,19 @@ def test_fall_says_what_how_much_since_when_why_and_where():
     said = message(RUN, "benchmarks", [FALL], links=Links("http://localhost:8080/"))
     assert said.title == "Nightbench demo on local: resnet50 regressed by 10.0%, confirmed"
     assert said.body == (
-        "resnet50 on local: regressed by 10.0%, confirmed\n"
-        "90 is 10.0% below.\n"
-        "- tonight: 90 images/s\n"
-        "- baseline: 100 images/s\n"
-        "- level change: -9.7% (90% interval -10.4% to -9.1%)\n"
-        "- cause: framework version: pytorch changed, and nothing else.\n"
-        "  - Tensorflow2 on the same nodes is steady.\n"
-        "- since: 2026-02-27 01:00 UTC\n"
-        "- last good: 100.25 images/s on 2026-02-26, run demo-20260226\n"
-        "- first bad: 90.5 images/s on 2026-02-27, run demo-20260227\n"
-        "- changed between them:\n"
-        "  - pytorch: 2.12.0 -> 2.13.0\n"
-        "  - kernel: 6.17 -> 6.18 (on n1, n2)\n"
-        "- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 0.9000 to 0.9070, n = 7)\n"
-        "- reproduce: nightbench compare pytorch=2.12.0 pytorch=2.13.0 --suite demo "
-        "--case resnet50\n"
-        "- alert: http://localhost:8080/plugin/benchmarks/alerts/7\n"
-        "\n"
-        "Run: demo-20260301T010000-0000 (nightly), suite demo, owner benchmarks\n"
-        "Results: http://localhost:8080/plugin/benchmarks/runs/demo-20260301T010000-0000\n"
-        "Airflow: http://localhost:8080/dags/nightbench__demo/runs/"
-        "scheduled__2026-03-01T01%3A00%3A00%2B00%3A00"
+        "resnet50 on local: regressed by 10.0%, confirmed\n90 is 10.0% below.\n- tonight: 90 "
+        "images/s\n- baseline: 100 images/s\n- level change: -9.7% (90% interval -10.4% to "
+        "-9.1%)\n- cause: framework version: pytorch changed, and nothing else.\n  - Tensorflow2 "
+        "on the same nodes is steady.\n- since: 2026-02-27 01:00 UTC\n- last good: 100.25 images/s "
+        "on 2026-02-26, run demo-20260226\n- first bad: 90.5 images/s on 2026-02-27, run "
+        "demo-20260227\n- changed between them:\n  - pytorch: 2.12.0 -> 2.13.0\n  - kernel: 6.17 "
+        "-> 6.18 (on n1, n2)\n- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 95% "
+        "interval 0.9000 to 0.9070, 7 rounds)\n- reproduce: nightbench compare pytorch=2.12.0 "
+        "pytorch=2.13.0 --suite demo --case resnet50\n- alert: "
+        "http://localhost:8080/plugin/benchmarks/alerts/7\n\nRun: demo-20260301T010000-0000 "
+        "(nightly), suite demo, owner benchmarks\nResults: "
+        "http://localhost:8080/plugin/benchmarks/runs/demo-20260301T010000-0000\nAirflow: "
+        "http://localhost:8080/dags/nightbench__demo/runs/scheduled__2026-03-01T01%3A00%3A00%2B00%3A00"
     )
 
 
@@ -130,12 +121,12 @@ def test_one_cause_that_hits_forty_series_is_one_item_with_forty_rows():
     assert said.body.startswith("40 regressed on local, one cause\n- cause: driver: The driver")
     assert said.body.count("The driver went") == 1
     assert said.body.count("changed between them") == 1
-    assert "- the worst: case-39" in said.body
+    assert "- most affected case: case-39" in said.body
     rows = [line for line in said.body.splitlines() if line.startswith("  - case-")]
     assert len(rows) == 40
     assert rows[-1] == (
-        "  - case-00: regressed by 10.0%, confirmed, level change -9.7% "
-        "(90% interval -10.4% to -9.1%), 90 of 100 images/s"
+        "  - case-00: regressed by 10.0%, confirmed, level change -9.7% (90% interval -10.4% to "
+        "-9.1%), 90 images/s, baseline 100 images/s"
     )
     alone = message(RUN, "benchmarks", forty)
     assert alone.title == "Nightbench demo on local: 40 regressed, one cause: driver"
@@ -145,7 +136,7 @@ def test_urgent_is_said_with_what_is_still_to_come():
     waiting = replace(FALL, confirmation=None, is_awaited=True)
     said = message(RUN, "benchmarks", [waiting], is_urgent=True)
     assert said.title == "Nightbench demo on local, urgent: resnet50 regressed by 10.0%"
-    assert "- it is being measured again\n" in said.body
+    assert "- status: the case is being measured again\n" in said.body
 
 
 def test_recovery_alone_is_told():

@@ -25,7 +25,7 @@ def fall(change: float | None, high: float | None = None, **more: Any) -> dict[s
 @pytest.mark.parametrize(
     ("members", "level", "because"),
     [
-        ([fall(None)], "high", "yields no result any more"),
+        ([fall(None)], "high", "no longer yields a result"),
         ([fall(-0.15, -0.10)], "high", "loses 10.0 % at least"),
         ([fall(-0.15, -0.09)], "medium", "loses 9.0 % at least"),
         ([fall(-0.15, -0.02)], "low", "may lose less than 3 %"),

@@ -358,16 +358,16 @@ def test_what_speaks_against_it_is_listed() -> None:
     found = explain(facts(changed, peers=peers("pytorch", False), controls=(STEADY,)))
     assert found.kind is CauseKind.FRAMEWORK_VERSION
     told = "\n".join(map(evidence_sentence, found.evidence))
-    assert "Against it: 3 other series of pytorch were steady." in told
+    assert "Against this cause: 3 other series of pytorch were steady." in told
     assert "The benchmarks' code: the benchmarks' code changed (c1 -> c2) with r2." in told
-    assert "As before: the definition of the work" in told
+    assert "Unchanged: the definition of the work" in told
 
 
 def test_a_rival_that_is_nearly_as_likely_is_named() -> None:
     found = explain(facts(replace(BAD, code_digest="c2", **NEW_VERSION)))
     assert found.sentence == (
-        "The framework pytorch went from 2.13.0 to 2.14.0; the benchmarks' code (code c1 -> c2) is "
-        "nearly as likely."
+        "The version of pytorch changed from 2.13.0 to 2.14.0; the benchmarks' code (code c1 -> "
+        "c2) is nearly as likely."
     )
 
 
@@ -375,8 +375,8 @@ def test_what_is_not_known_is_said() -> None:
     blind = replace(BAD, hardware={}, code_digest="")
     told = explain(facts(replace(blind, **NEW_VERSION))).evidence[-1]
     assert evidence_sentence(told) == (
-        "Not known: the benchmarks' code, hardware and drivers of the nodes, "
-        "control measurements of the nodes."
+        "Unknown: the benchmarks' code, hardware and drivers of the nodes, control measurements of "
+        "the nodes."
     )
 
 
@@ -400,7 +400,7 @@ def test_a_control_that_lost_little_explains_no_large_fall() -> None:
     assert explain(facts(version, controls=(lost,), change=-0.1)).kind is CauseKind.NODE
     found = explain(facts(version, controls=(lost,), change=-0.4))
     told = [evidence_sentence(each) for each in found.evidence]
-    assert "A slow node: against it: they lost at most 7%, the series 40%." in told
+    assert "A slow node: against this cause: only by 7%, but the series by 40%." in told
 
 
 def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
@@ -418,7 +418,7 @@ def test_a_failure_that_nothing_explains_is_told_by_its_words() -> None:
     assert found.kind is CauseKind.UNEXPLAINED
     assert found.suspect == "process_exited"
     assert found.sentence == "No examined cause changed at that time."
-    assert found.evidence[0] == CauseEvidence("it failed: n1: trainer-0 exited with code 1")
+    assert found.evidence[0] == CauseEvidence("the case failed: n1: trainer-0 exited with code 1")
 
 
 def test_failures_of_one_kind_have_one_name() -> None:
@@ -438,7 +438,7 @@ def test_failures_of_one_kind_have_one_name() -> None:
 def test_a_node_that_made_a_case_fail() -> None:
     found = explain(replace(FAILED, faults={"n1": Reason(ReasonCode.NODE_REBOOTED, "n1")}))
     assert (found.kind, found.suspect) == (CauseKind.NODE, "n1")
-    text = "node n1 made it fail: n1: the node rebooted while the job ran"
+    text = "node n1 caused the failure: n1: the node rebooted while the job ran"
     assert CauseEvidence(text) in found.evidence
 
 

@@ -179,12 +179,12 @@ SPOILED = {
         CONTEXT,
         rank(weights_moved={"w": Movement(0.0, 0.05), "b": Movement(math.nan, None)}),
         SUMMARY, set(),
-        "trainer-1: w did not move, b has values that are not finite (of 2 tensors)",
+        "trainer-1: w did not change, b has values that are not finite (of 2 tensors)",
     ),
     "weights_within_steps": (
         CONTEXT, rank(weights_moved={"w": Movement(0.06, 0.05), "b": Movement(9.0, None)}),
         SUMMARY, set(),
-        "trainer-1: an element of w moved by 0.06, its optimizer's steps allow 0.05",
+        "trainer-1: an element of w changed by 0.06; the optimizer's steps allow 0.05",
     ),
     "gradients_arrive": (
         ASYNC,
@@ -193,8 +193,8 @@ SPOILED = {
             for r, a in zip(ASYNC_RECORD.ranks, (False, None, None), strict=True)
         )),
         ASYNC_SUMMARY, set(),
-        "trainer-0: the weights that it pulls stay the same while it alone trains, "
-        "trainer-1: whether its gradients arrive is not stated",
+        "trainer-0: the weights on the servers do not change while only this trainer trains, "
+        "trainer-1: the rank does not report whether its gradients arrive",
     ),
     "work_done": (
         replace(CONTEXT, step_flops_per_unit=10.0),
@@ -214,8 +214,8 @@ SPOILED = {
             for r, t in zip(RANKS, (None, ((2, 2, 2, 2), (0, 0, 7, 1))), strict=True)
         )),
         SUMMARY, set(),
-        "trainer-0: the number of tokens of its experts is not stated, "
-        "trainer-1: layer 1, expert 2 has 3.50 times its share",
+        "trainer-0: the rank does not report the tokens of its experts, trainer-1: layer 1, expert "
+        "2 has 3.50 even shares",
     ),
     "mode_used": (
         COMPILED, modes({"compiler": "inductor"}, {"compiler": "none"}), SUMMARY, set(),
@@ -227,12 +227,22 @@ SPOILED = {
     ),
     "losses_of_reference": (
         replace(CONTEXT, losses=OTHER),
-        RECORD, SUMMARY, set(), "trainer-1: third step 6.5, on a CPU 6.6",
+        RECORD, SUMMARY, set(), "trainer-1: third step: loss 6.5, on a CPU 6.6",
     ),
     "loss_falls": (
-        CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(), "-0.3 below"
+        CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(),
+        "the loss of the first batch is higher by 0.3 after the window",
     ),
 }  # fmt: skip
+
+
+def test_a_loss_without_the_first_batch_again_is_compared_with_the_window():
+    record = replace(RECORD, ranks=tuple(replace(r, loss_again=None) for r in RANKS))
+    summary = replace(SUMMARY, loss_first=6.0, loss_median=6.25)
+    found = [r for r in check_repeats(CONTEXT, [record], [summary]) if r.check == "loss_falls"]
+    assert [(each.success, each.observed) for each in found] == [
+        (False, "the median loss of the window is higher by 0.25 than the loss of the first step")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_another_fingerprint_is_judged_anew(tmp_path: Path) -> None:
     assert segment["step"]["kind"] == "regressed"
     assert segment["step"]["low"] < -0.10 < segment["step"]["high"]
     _, text, _ = run(str(path))
-    assert "fingerprint new; it started with a step: " in " ".join(text.split())
+    assert "fingerprint new; it began with a step: " in " ".join(text.split())
 
 
 def test_a_segment_without_a_step_says_none(tmp_path: Path) -> None:

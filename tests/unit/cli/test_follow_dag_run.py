@@ -190,7 +190,7 @@ def test_a_run_whose_start_is_not_answered_is_started_once(
         another = dag_run.trigger(client, {"suite": "demo"}, note="")
     assert airflow.started == [dag_run_id, another]
     said = capsys.readouterr().out
-    assert said.count("Whether the run was started is not known; asking again") == (lost > 0)
+    assert said.count("It is not known whether the run was started; asking again") == (lost > 0)
 
 
 def test_giving_up_to_start_a_run_says_how_to_follow_it_if_it_was(

@@ -80,7 +80,7 @@ def test_a_schedule_says_when_the_night_begins_where_no_hours_do(place: Path) ->
     path.write_text(SUITE + 'schedule: "30 3 * * *"\n')
     done = nightbench(place, "plan", "trial", "--night")
     assert re.search(r"the night begins at \d{4}-\d\d-\d\d 03:30; ", done.stdout), done
-    assert "nothing limits it (by its schedule, 30 3 * * *)" in done.stdout
+    assert "no time limit (by its schedule, 30 3 * * *)" in done.stdout
 
 
 def test_a_plan_of_one_case(place: Path) -> None:

@@ -123,6 +123,6 @@ def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone(
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "anna: fans" in text
-    assert "not in the YAML" in text
+    assert "cluster's YAML" in text
     common.print_json(rows)
     assert json.loads(capsys.readouterr().out)

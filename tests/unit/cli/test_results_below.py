@@ -49,12 +49,12 @@ def test_another_version_is_settled_by_a_comparison(given: RunPlan) -> None:
     (line,) = settling_lines(given.run.run_id, [row(given)])
     case_id = given.cases[0].planned.case_id
     assert line == (
-        f"{case_id} is clearly below its nights. To check it: "
-        f"nightbench compare fake=1.0 fake=2.0 --case {case_id}"
+        f"{case_id} is clearly below its earlier nights. To check it: nightbench compare fake=1.0 "
+        f"fake=2.0 --case {case_id}"
     )
 
 
 def test_the_same_version_sends_to_the_nodes(given: RunPlan) -> None:
     (line,) = settling_lines(given.run.run_id, [row(given, nightly_version="2.0+cpu")])
-    assert f"nightbench doctor {given.cluster.name}, since its build is that of the nights" in line
+    assert f"nightbench doctor {given.cluster.name}: its build is that of earlier nights" in line
     assert settling_lines(given.run.run_id, [row(given, change=0.2)]) == []

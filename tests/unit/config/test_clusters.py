@@ -179,10 +179,10 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
     assert policy.variants == {"fake": "nvidia"}, "what an image is a build of"
     for wrong, said in (
         (section.replace(f"@{ID}", ":latest"), 'found "reg/fake:latest"; expected its digest'),
-        (section.replace("kind: container", "kind: venv"), "found 1 with `kind: venv`"),
+        (section.replace("kind: container", "kind: venv"), "found 1 images with `kind: venv`"),
         (section + "  paths: {fake: /opt}\n", "environments.paths: found it with `kind: cont"),
         (section.replace("reg/fake", "/f.sif"), "expected a name in a registry: only apptainer"),
-        (section.replace("reg/fake@", "") + "  engine: /opt/apptainer\n", "knows no ids"),
+        (section.replace("reg/fake@", "") + "  engine: /opt/apptainer\n", "has no image ids"),
         (section + "  mounts: [data]\n", 'found "data"; expected a folder such as /data'),
     ):
         with pytest.raises(ConfigError) as caught:
@@ -209,7 +209,7 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         (
             "hosts: node[1-2]",
             "hosts: node[1-2]\n    name: a[1-3]",
-            ':4: nodes[0].name: found "a[1-3]", which is 3; expected as many as the 2 of hosts',
+            ':4: nodes[0].name: found "a[1-3]", which is 3 names; expected 2, as many as `hosts`',
         ),
         (
             "hosts: node[1-2]",
@@ -250,7 +250,7 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         (
             "nodes:",
             "environments: {job_root: /local}\n" + SLURM,
-            ':2: environments.job_root: found "/local" with `slurm`; expected none',
+            ':2: environments.job_root: found "/local" with `slurm`; expected no job_root',
         ),
         (
             "nodes:",
@@ -325,7 +325,7 @@ def test_machines_of_all_nodes_or_of_none(cluster_file: Write) -> None:
     assert {node.machine for node in load_cluster(cluster_file(stated)).nodes} == {"aarch64"}
     more = ("nodes:\n", "nodes:\n  - {hosts: other, ssh_conn_id: ssh}\n")
     (found,) = complaints(cluster_file(stated, more))
-    assert "nodes[0]: found no machine, but other nodes have one" in found
+    assert "nodes[0]: found no machine; expected it for all nodes" in found
     wrong = ("ssh_conn_id: ssh_pair", "ssh_conn_id: ssh_pair\n    machine: arm64")
     assert 'found "arm64"; expected one of' in complaints(cluster_file(wrong))[0]
 
@@ -341,7 +341,7 @@ def test_words_that_only_look_like_secrets_pass(cluster_file: Write) -> None:
 @pytest.mark.parametrize("name", ["cluster", "controller"])
 def test_no_node_is_called_as_a_document_of_the_spool(cluster_file: Write, name: str) -> None:
     one = cluster_file(("hosts: node[1-2]", f"hosts: {name}"))
-    assert any(f'found "{name}" as a name' in line for line in complaints(one))
+    assert any(f'found the name "{name}"; expected another' in line for line in complaints(one))
 
 
 def machine(place: Path, written: str) -> Path:

@@ -67,7 +67,7 @@ def test_a_case_is_asked_for_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({}, "suite: is missing; expected: Name of the suite"),
+        ({}, "suite: is missing; expected: Suite to measure"),
         ({"suite": " "}, "suite: found nothing; expected the name of a suite"),
         ({"suite": "nope"}, 'suite: found "nope"; expected one of'),
         ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected one of pair'),

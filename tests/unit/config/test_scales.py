@@ -133,5 +133,7 @@ def test_two_tables_may_hold_the_same_case(suite_file: Write, catalog: Catalog) 
     suite = load_suite(suite_file(("matrix:\n", more + block), named), catalog)
     assert len(suite.cases) == 4
     assert [len(table.cases) for table in suite.tables] == [4, 2]
-    with pytest.raises(ConfigError, match="makes the case net-pytorch-collective-1x1-bs2 again"):
+    with pytest.raises(
+        ConfigError, match="defines the case net-pytorch-collective-1x1-bs2 a second time"
+    ):
         load_suite(suite_file(("matrix:\n", more + block)), catalog)

@@ -298,7 +298,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
             "owner: tests",
             "owner: tests\nbuilds: {pytorch: {version: 2.12.0}}\n"
             "reference: {pytorch: {version: 2.12.0}}",
-            ":4: reference.pytorch: is the build that the nights measure; expected another one",
+            ":4: reference.pytorch: is the build that the nights measure; expected another build",
         ),
         (
             "owner: tests",
@@ -355,8 +355,8 @@ def test_a_case_that_is_made_twice_names_both_blocks(suite_file: Write, catalog:
     )
     found = complaints(suite_file(("matrix:\n", f"matrix:\n{block}")), catalog)
     assert found == [
-        "dags/suites/trial.yaml:6: matrix[1]: makes the case net-pytorch-collective-1x1-bs2 again "
-        "(first on line 5)"
+        "dags/suites/trial.yaml:6: matrix[1]: defines the case net-pytorch-collective-1x1-bs2 a "
+        "second time (first on line 5)"
     ]
 
 
@@ -575,7 +575,7 @@ def test_sparsity_is_of_compressed_cases_alone(suite_file: Write, catalog: Catal
     assert [case.sparsity for case in suite.cases[:3]] == [None, 99.0, 99.9]
     alone = ("strategy: collective", "strategy: collective\n    sparsity: 99%")
     assert complaints(suite_file(alone), catalog) == [
-        "dags/suites/trial.yaml:8: matrix[0].sparsity: is for a `compression`; found none"
+        "dags/suites/trial.yaml:8: matrix[0].sparsity: requires a `compression`; found none"
     ]
 
 
@@ -782,7 +782,7 @@ def test_shards_are_of_cases_with_several_devices(suite_file: Write, catalog: Ca
     ]
     assert [case.shard_stage for case in suite.cases[:3]] == [None, None, 3]
     assert complaints(with_shards("shard_stage: 3"), catalog) == [
-        "dags/suites/trial.yaml:8: matrix[0].shard_stage: is for a `shard`; found none"
+        "dags/suites/trial.yaml:8: matrix[0].shard_stage: requires a `shard`; found none"
     ]
     (said, *_) = complaints(with_shards("shard: 3"), catalog)
     assert "matrix[0].shard: found 3 with collective on 1x1; expected" in said

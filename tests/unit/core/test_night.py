@@ -107,15 +107,15 @@ def test_what_does_not_fit_is_left_out_and_a_shorter_one_takes_its_place() -> No
     ]
     assert planned.end == START + timedelta(minutes=60)
     assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
-        "b": "takes about 30 min; the cases before it leave 20 min before 2026-11-20 23:00 UTC "
-        "(the hours 22:00-06:00 UTC)"
+        "b": "the case takes about 30 min; the cases before it leave 20 min before 2026-11-20 "
+        "23:00 UTC (the hours 22:00-06:00 UTC)"
     }
 
 
 def test_a_case_that_no_night_holds_says_so() -> None:
     planned = fit([case("a", 90)], night_of(60))
     assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
-        "a": "takes about 1 h 30 min; a whole night has 1 h (the hours 22:00-06:00 UTC)"
+        "a": "the case takes about 1 h 30 min; the whole night has 1 h (the hours 22:00-06:00 UTC)"
     }
     assert planned.end == START
 

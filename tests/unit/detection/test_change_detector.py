@@ -40,7 +40,10 @@ def test_one_night_is_watched():
     assert judgement.kind is VerdictKind.WATCHED
     assert judgement.level_change == judgement.change
     assert judgement.low < judgement.change < judgement.high < -0.2
-    assert "Flagged as `watched`: one such night is not reported as a change." in judgement.sentence
+    assert (
+        "Flagged as `watched`: a single night like this is not yet reported as a change."
+        in judgement.sentence
+    )
 
 
 def test_a_night_that_is_back_is_no_regression():
@@ -86,7 +89,9 @@ def test_what_a_series_catches_is_no_smaller_than_the_policys_size_allows():
 def test_short_history_is_insufficient_whatever_the_value():
     judgement = judge(nights(*[100] * 9, 50))
     assert judgement.kind is VerdictKind.INSUFFICIENT_DATA
-    assert judgement.sentence == "9 comparable nights before this one; a verdict needs 10."
+    assert (
+        judgement.sentence == "No verdict yet: 9 comparable earlier nights; at least 10 are needed."
+    )
     assert judge(nights(100)).kind is VerdictKind.INSUFFICIENT_DATA
 
 
@@ -148,8 +153,8 @@ def test_a_step_that_began_with_other_hardware_is_told_with_it(level, kind):
     assert judgement.kind is kind
     assert (judgement.since, judgement.last_good) == (points[40].at, points[39])
     assert judgement.baseline == pytest.approx(100, rel=0.01)
-    assert "of it for the new hardware or driver" in judgement.sentence
-    ending = "That night hardware, driver or kernel of the nodes changed: suspect this first."
+    assert "for the new hardware or driver); reported above 0." in judgement.sentence
+    ending = "On that date hardware, driver or kernel of the nodes changed: suspect this first."
     assert judgement.sentence.endswith(ending)
     longer = judge(turned(nights(*[100] * 40, *[level] * 20), 40))
     assert (longer.kind, longer.since) == (kind, points[40].at)
@@ -207,7 +212,9 @@ def test_another_framework_version_is_the_prime_suspect():
     moved = [replace(p, framework_version="1" if k < 40 else "2") for k, p in enumerate(points)]
     judgement = judge(moved)
     assert judgement.kind is VerdictKind.REGRESSED
-    assert "That night the framework changed from 1 to 2: suspect this first." in judgement.sentence
+    assert (
+        "On that date the framework changed from 1 to 2: suspect this first." in judgement.sentence
+    )
     both = judge(turned(moved, 40)).sentence
     assert "changed from 1 to 2 and hardware, driver or kernel of the nodes changed" in both
 
@@ -245,7 +252,7 @@ def test_controls_that_fell_too_are_said_and_the_verdict_stays():
         points[:-1], points[-1], POLICY
     )
     assert not steady.control.explains
-    assert "which does not explain it" in steady.sentence
+    assert "which does not explain the change" in steady.sentence
     unknown = ChangeDetector(controls={points[0].run_id: 7.0}).judge(
         points[:-1], points[-1], POLICY
     )

@@ -33,7 +33,7 @@ def test_a_steady_control_leaves_the_whole_fall():
     assert not shift.explains
     assert shift.share == 0
     assert shift.remains == pytest.approx(-0.1)
-    assert "does not explain it" in controls_clause(shift)
+    assert "does not explain the change" in controls_clause(shift)
 
 
 def test_a_control_that_rose_explains_no_fall():

@@ -86,7 +86,7 @@ def test_what_begins_with_other_nodes_is_a_change_once_it_has_lasted():
     assert held.kind is VerdictKind.WATCHED
     said = re.search(
         r" A change of (-\d\.\d)% started on 20\S+, when the series changed from gpu02 to gpu01\."
-        r" It is reported after 14 nights there; this is night 13\.$",
+        r" The change is reported if it lasts for 14 nights on gpu01; tonight is night 13\.$",
         held.sentence,
     )
     assert float(said[1]) == pytest.approx(-3.9, abs=0.5)

@@ -73,5 +73,5 @@ def test_a_fall_with_a_release_is_told_on_its_second_night_and_without_it_later(
 def test_the_sentence_says_what_the_release_adds() -> None:
     nights = points(["1"] * NIGHTS + ["2"] * 2, NIGHTS)
     said = ChangeDetector().judge(nights[:-1], nights[-1], RegressionPolicy()).sentence
-    assert "of it for the new version; reported above 0." in said
-    assert "That night the framework changed from 1 to 2: suspect this first." in said
+    assert "for the new version); reported above 0." in said
+    assert "On that date the framework changed from 1 to 2: suspect this first." in said

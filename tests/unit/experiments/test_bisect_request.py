@@ -153,5 +153,5 @@ def test_a_bisect_is_not_continued_for_another_metric(tmp_path: Path) -> None:
     folder = Spool(tmp_path).comparison("bisect-1")
     store_bisect(folder, asked, "ada", "demo", "local")
     store_bisect(folder, replace(asked, budget_s=9.0), "ada", "demo", "local")
-    with pytest.raises(UserError, match="metric changed since it began"):
+    with pytest.raises(UserError, match="metric changed since the experiment began"):
         store_bisect(folder, replace(asked, metric="training"), "ada", "demo", "local")

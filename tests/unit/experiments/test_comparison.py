@@ -152,9 +152,9 @@ def test_what_was_begun_with_other_rounds_or_code_is_not_taken_up(place: Path) -
     changed = dataclasses.replace(
         made, cases=(dataclasses.replace(case, jobs=other), *made.cases[1:])
     )
-    with pytest.raises(UserError, match="code changed since it began"):
+    with pytest.raises(UserError, match="code changed since the experiment began"):
         comparison.store_comparison(changed, spool, REQUEST, "somebody")
-    with pytest.raises(UserError, match="rounds changed since it began"):
+    with pytest.raises(UserError, match="rounds changed since the experiment began"):
         comparison.store_comparison(plan(place, rounds=4), spool, REQUEST, "somebody")
     comparison.store_comparison(made, spool, REQUEST, "somebody")
 

@@ -79,7 +79,9 @@ def test_what_did_not_change_is_one_build(
 
 def test_a_prefix_that_holds_another_version_now_is_gone() -> None:
     place = Build("pytorch", source="path", location="/opt/torch")
-    with pytest.raises(BuildGone, match=r"/opt/torch had pytorch 2\.12\.0 then, and has 2\.13\.0"):
+    with pytest.raises(
+        BuildGone, match=r"/opt/torch had pytorch 2\.12\.0 before, and has 2\.13\.0"
+    ):
         builds_of(suspect(place, place))
 
 
@@ -172,7 +174,7 @@ def test_the_sentence_names_builds_nodes_figures_and_the_other_nodes() -> None:
     assert said.sentence.startswith(
         "pytorch 2.13.0 compared with pytorch 2.12.0, interleaved: on n1 -10.0% ("
     )
-    assert "while the night lost 10.0%: the drop is confirmed; on n2 +0." in said.sentence
+    assert "the night's drop was 10.0%: the drop is confirmed; on n2 +0." in said.sentence
     assert said.sentence.endswith("the drop is not confirmed.")
 
 
@@ -207,7 +209,7 @@ def test_rounds_that_are_added_decide_what_the_first_left_open() -> None:
     assert both["cases"][0]["dropped"] == [{"round": 3}, {"round": 6}]
     said = confirmation(suspect(), (OLD, NEW), both, None)
     assert (said.outcome, said.rounds) == (ConfirmationResult.CONFIRMED, 9)
-    assert "6 of these rounds were added, as the first were unclear" in said.sentence
+    assert "6 of these rounds were added: the first were unclear" in said.sentence
     stopped = {**more["cases"][0], "rounds": [], "n": 0, "stopped": "the window ended"}
     none = confirmation(suspect(), (OLD, NEW), pooled(first, {**more, "cases": [stopped]}), None)
     assert "were added" not in none.sentence

@@ -64,7 +64,7 @@ def test_a_build_that_keeps_failing_ends_it_and_is_named() -> None:
     launches = [ok(1, A), bad(1, B), ok(1, A), bad(1, B)]
     done = rounds.progress(LaunchOrder(7, A), launches)
     assert done.next is None
-    assert done.stopped == "launches of B failed 2 times in a row, the last: told to"
+    assert done.stopped == "launches of B failed 2 times in a row; the last: told to"
 
 
 def test_the_budget_of_dropped_rounds_ends_it_and_what_was_interrupted_is_not_in_it() -> None:
@@ -126,7 +126,7 @@ def test_the_rounds_that_are_advised_rest_on_the_smallest_effect(centre: float) 
     found = paired_statistics.estimate([math.exp(x) for x in logs], 0.01)
     assert found.verdict is PairedVerdict.INCONCLUSIVE
     # 0.0170 is the deviation of the logarithms; the same advice whatever ratio was seen.
-    assert found.sentence.endswith("; resolving 1 % takes about 41 rounds")
+    assert found.sentence.endswith("; resolving a difference of 1 % takes about 41 rounds")
 
 
 def test_as_many_rounds_as_advised_tell_equal_builds_and_twice_the_effect() -> None:
@@ -154,7 +154,7 @@ def test_more_rounds_are_not_advised_where_they_would_not_tell() -> None:
         "; more rounds would hardly help, because the difference is near 1 %"
     )
     wild = paired_statistics.estimate([math.exp(0.9 * step) for step in STEPS], 0.01)
-    assert wild.sentence.endswith("; resolving 1 % takes more than 1000 rounds")
+    assert wild.sentence.endswith("; resolving a difference of 1 % takes more than 1000 rounds")
 
 
 def test_the_advice_for_several_cases_counts_the_rounds_of_one() -> None:
@@ -162,7 +162,7 @@ def test_the_advice_for_several_cases_counts_the_rounds_of_one() -> None:
     both = paired_statistics.combine(each, 0.01).estimate
     assert both is not None
     assert both.verdict is PairedVerdict.INCONCLUSIVE
-    assert both.sentence.endswith("; resolving 1 % takes about 45 rounds")
+    assert both.sentence.endswith("; resolving a difference of 1 % takes about 45 rounds")
 
 
 def test_too_few_rounds_are_inconclusive() -> None:
@@ -240,7 +240,7 @@ def test_cases_that_agree_have_a_line_together_with_a_narrower_interval() -> Non
 def test_cases_that_lie_apart_have_none() -> None:
     for centres, why in (
         ((-0.03, 0.03), "some cases are slower and others faster"),
-        ((-0.03, -0.09), "the cases differ by more than their intervals"),
+        ((-0.03, -0.09), "the cases differ from each other by more than their intervals"),
     ):
         combined = paired_statistics.combine(estimates(*centres), 0.01)
         assert (combined.estimate, combined.why_not) == (None, why)

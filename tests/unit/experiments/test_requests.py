@@ -42,7 +42,7 @@ CONTENT = b"a wheel"
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"b": None}, "b: is missing; expected: The candidate"),
+        ({"b": None}, "b: is missing; expected: Build to compare with A"),
         ({"suit": "demo"}, 'suit: found "suit"; expected one of a, b'),
         ({"rounds": 2}, "rounds: found 2; expected a number of at least 3"),
         ({"rounds": True}, "rounds: found true (a switch); expected a whole number"),

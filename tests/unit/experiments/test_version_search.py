@@ -125,7 +125,7 @@ def test_results_that_come_and_go_are_said() -> None:
     ]
     now = search_state(["1", "3", "5", "9"], steps)
     assert now.first_bad == "3"
-    assert any("5 is good although the older 3 is bad" in note for note in now.notes)
+    assert any("5 is good although the older version 3 is bad" in note for note in now.notes)
 
 
 def test_a_fall_in_small_steps_is_no_version_of_its_own() -> None:
@@ -166,6 +166,6 @@ def test_a_search_for_a_change_of_training_speaks_of_training() -> None:
         ]
         return search_state(["1.0", "2.0", "3.0"], steps, TRAINING).sentence
 
-    assert after(GOOD) == "3.0 trains the same as 1.0: no version is the cause"
+    assert after(GOOD) == "3.0 trains the same as 1.0, so no version is the cause"
     assert after(BAD, GOOD, BAD) == "3.0 is the first bad version; 2.0 before it is good"
-    assert "it trains the same as 2.0 right before it" in after(BAD, GOOD, GOOD)
+    assert "it trains the same as its predecessor 2.0" in after(BAD, GOOD, GOOD)

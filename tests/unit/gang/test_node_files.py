@@ -318,3 +318,23 @@ def test_a_line_of_the_lowest_rate_is_fast_enough(source: Path) -> None:
         assert sum(each >= at_once_s for each in limits) >= full
 
     with_files(work)
+
+
+async def test_a_python_that_starts_slowly_is_named_and_not_the_file(tmp_path: Path) -> None:
+    """`nightbench doctor` recognises it by `begin`."""
+
+    class Slow(LocalFiles):
+        @contextlib.asynccontextmanager
+        async def guard(self, what: str, timeout_s: float | None) -> AsyncIterator[None]:
+            try:
+                async with asyncio.timeout(0.2):
+                    yield
+            except TimeoutError:
+                raise RemoteFailure.of(self, f"no answer to: {what}") from None
+
+        async def start(self, argv: Sequence[str]) -> Local:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    with pytest.raises(RemoteFailure, match=f"no answer to: begin {sys.executable}"):
+        await Slow().exists(str(tmp_path))

@@ -100,7 +100,7 @@ def test_a_deadline_comes_while_others_have_the_node(bench):
     world.nodes["n2"].machine.lock = "other"
     outcome = bench.run(today=bench.today)
     assert outcome.status is CaseStatus.LEFT_OUT
-    assert "after 0 good of 3 repeats" in outcome.why
+    assert "with 0 good of 3 repeats" in outcome.why
     assert world.launches == {}
     assert 15 < bench.loop.time() < 30, "60 s are kept for the first repeat"
 

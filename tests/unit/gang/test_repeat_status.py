@@ -114,8 +114,8 @@ def test_ranks_that_ran_different_numbers_of_steps_say_so(
     assert found.reasons == told
     assert found.error == "[n2 trainer-1]\nreset\n[n1 trainer-0] ended properly after 12 steps"
     assert sentences([WENT_ON]) == (
-        "n2: trainer-1 was still in its window after 12 steps, as many as trainer-0, "
-        "which ended properly: did all ranks run equally many steps?"
+        "n2: trainer-1 was still in its window after 12 steps, as many as trainer-0, which ended "
+        "properly: check that all ranks run the same number of steps"
     )
 
 

@@ -69,7 +69,7 @@ def test_a_fixed_protocol(letters, repeats, ends):
 def test_the_budget_is_named_where_it_ends_a_case():
     end = conclude(job(budget=0), outcomes("ood"))
     assert sentences(end.reasons) == (
-        "1 of 3 repeats were disturbed, expected 0 at most, the last one because: why 3"
+        "1 of 3 repeats were disturbed, expected 0 at most; the last one: why 3"
     )
 
 
@@ -128,7 +128,9 @@ def test_what_counts_when_the_window_ends(letters, repeats, ends):
     end = conclude_by_deadline(job(repeats, deadline=EVENING), outcomes(letters))
     assert end.status is ends
     if ends is CaseStatus.LEFT_OUT:
-        assert sentences(end.reasons).startswith("the window ended at 2026-11-21 22:00 UTC after")
+        assert sentences(end.reasons).startswith(
+            "the night's window ended at 2026-11-21 22:00 UTC with"
+        )
 
 
 def test_an_adaptive_case_counts_from_its_least():

@@ -539,6 +539,19 @@ def mlperf_tokens(run: Training) -> Lines:
         clock += 30 if run.evaluated(n) else 0
 
 
+def mlperf_iterations(run: Training) -> Lines:
+    """Of UNet3D: lines of some epochs, each with the number of its steps."""
+    yield from _mlperf_head(run, train_samples=3 * run.batch - 7)
+    since, epochs = 0, run.steps // 3
+    for epoch in range(1, epochs + 1):
+        if epoch % 3 and epochs > 1:
+            step = 3 * epoch
+            speed = run.batch / run.mean(since, step)
+            stats = {"throughput": speed, "iterations": 3, "loss_scale": 512.0}
+            yield event("tracked_stats", stats, 2.0 + run.seconds(0, step), step=epoch), since
+            since = step
+
+
 def mlperf_epochs(run: Training) -> Lines:
     """A line for each epoch, numbered by epochs."""
     yield from _mlperf_head(run, train_samples=run.epoch * run.batch + run.batch // 2)
@@ -604,6 +617,9 @@ TRAINERS = {
     "mlperf_parts_of_epochs": Trainer("mlperf", mlperf_parts_of_epochs, _examples, resumes=False),
     "mlperf_tokens": Trainer(
         "mlperf", mlperf_tokens, lambda run: run.batch * LENGTH, resumes=False
+    ),
+    "mlperf_iterations": Trainer(
+        "mlperf", mlperf_iterations, _examples, states_time=False, resumes=False
     ),
     "mlperf_epochs": Trainer("mlperf", mlperf_epochs, _examples, states_time=False, resumes=False),
     "regex": Trainer(

@@ -1,4 +1,4 @@
-"""A night from a request to its plan: waited for, fitted, left out, and asked for by day."""
+"""A night from a request to its plan: waited for, fitted, left out, and requested by day."""
 
 from __future__ import annotations
 
@@ -116,5 +116,5 @@ def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
     assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
     assert night_start(RunRequest("short"), NOW, load_catalog()) is None
     files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
-    with pytest.raises(TooLateForNight, match=r"3 h from now\. Either this run is too late"):
+    with pytest.raises(TooLateForNight, match=r"3 h from now\. Either this run started too late"):
         night_start(scheduled, NOW, load_catalog())

@@ -361,7 +361,7 @@ def test_neighbours_are_named(seen, action, level):
             "environments.python",
         ),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Read-only file system", "root", "remount"),
-        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "login's user"),
+        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "node's user"),
         (ReasonCode.DISK_FULL, "no room to write", "disk", "quota"),
         (
             ReasonCode.NODE_UNREACHABLE,
@@ -379,7 +379,7 @@ def test_neighbours_are_named(seen, action, level):
             ReasonCode.REMOTE_FAILURE,
             "the login shell did not run `sh` (exit 1); its output: ''. Is the shell nologin?",
             "access",
-            "follow the message",
+            "fix what the message names",
         ),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "install -d"),
         (
@@ -387,13 +387,13 @@ def test_neighbours_are_named(seen, action, level):
             "node n1 (a:22): private key /k cannot be used: Permission denied. Check the path, its "
             "rights and the passphrase of the connection",
             "access",
-            "follow the message",
+            "fix what the message names",
         ),
         (
             ReasonCode.REMOTE_FAILURE,
             "the login shell did not run `sh` (exit 126); its output: 'Permission denied'",
             "access",
-            "follow the message",
+            "fix what the message names",
         ),
     ],
 )

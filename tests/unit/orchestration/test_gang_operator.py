@@ -53,7 +53,7 @@ def test_a_case_whose_turn_comes_too_late_is_left_out_at_once(spool: Spool, tmp_
     assert outcome["status"] == "left_out"
     assert run.case(SINGLE).job() is None
     # A retry says the same.
-    with pytest.raises(AirflowSkipException, match="was left out: not begun"):
+    with pytest.raises(AirflowSkipException, match="was left out: not started"):
         case.execute(late)
 
 

@@ -64,7 +64,7 @@ def test_a_run_whose_message_waits_for_something_else_publishes_nothing(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting(monkeypatch, [], "snoozed")
-    with pytest.raises(AirflowSkipException, match="something else"):
+    with pytest.raises(AirflowSkipException, match="another measurement"):
         experiments_dag.send_messages.function()
     waiting(monkeypatch, told, "a")
     told.clear()

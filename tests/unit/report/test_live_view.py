@@ -78,7 +78,7 @@ def test_the_log_of_a_case_that_failed_is_shown_at_the_end(run: RunSpool) -> Non
         pass
     lines = stream.getvalue().splitlines()
     assert lines[-2] == "  ValueError: no such layer"
-    assert lines[-1] == "  all of it: nightbench logs --run demo-1 --case one"
+    assert lines[-1] == "  log, at most the last 256 kB: nightbench logs --run demo-1 --case one"
     assert lines[-17] == "  5"
     assert lines[-18] == "one: how repeat 1 failed:"
 
@@ -101,7 +101,7 @@ def test_what_was_measured_is_not_called_good_before_its_checks(run: RunSpool) -
     run.case("one").end(CaseStatus.OK, [])
     shown, stream = view(run, {})
     shown.refresh()
-    assert stream.getvalue().splitlines()[0] == "one: measured, not checked yet"
+    assert stream.getvalue().splitlines()[0] == "one: measured; not checked yet"
 
 
 def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:

@@ -174,7 +174,7 @@ def test_the_digest_begins_with_the_worst(rows: list[dict[str, object]], tmp_pat
     assert headline(rows) == "3 cases: 1 regressed, 1 failed, 1 quarantined"
     text = report_text(RunReport(RUN, rows, notes=["SQL: `psql`"]))
     assert text.startswith("# demo on local: 3 cases: 1 regressed, 1 failed, 1 quarantined\n")
-    assert "asked for by ann" in text
+    assert "requested by ann" in text
     path = write_report(tmp_path / "reports", RUN.run_id, ".md", text)
     assert path == tmp_path / "reports" / "demo-1.md"
     assert path.read_text() == text
@@ -214,7 +214,7 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
         ("X1", "400.0", "-", "20,000", "5,120 MiB", "-"),
     )
     text, page = report_text(report), report_page(report, RUN.started_at)
-    printed = f"{names[0]} printed itself: mfu_percent 43.5, tflops_per_device 215.25."
+    printed = f"Printed by {names[0]}: mfu_percent 43.5, tflops_per_device 215.25."
     for said in (
         "No MFU: no peak of X1 at fp32 is known (1 case).",
         "No energy: n1: no (1 case).",
@@ -222,7 +222,7 @@ def test_the_report_says_what_medians_took_of_their_devices() -> None:
     ):
         assert said in text
         assert said in page
-    assert text.count("printed itself") == 1
+    assert text.count("Printed by") == 1
     for name, cells_of_it in zip(names, figures, strict=True):
         assert " | ".join((name, *cells_of_it)) in text
         row = page[page.index(f">{name}<", page.index("Use of the devices")) :].split("</tr>")[0]

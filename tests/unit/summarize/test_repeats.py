@@ -120,8 +120,11 @@ def test_a_synchronous_parameter_server_needs_no_clocks() -> None:
             (rank(0, [0.1]), RankResult("trainer-1", "trainer", 1, "n1")),
             "n1: trainer-1 reported no steps",
         ),
-        ((rank(0, [0.1]), rank(1, [0.1], wall=0.0)), "n1: trainer-1 reported a window of 0.0 s"),
-        ((rank(0, [0.1]), rank(1, [0.1], wall=float("nan"))), "a window of nan s"),
+        (
+            (rank(0, [0.1]), rank(1, [0.1], wall=0.0)),
+            "n1: trainer-1 reported a measurement window of 0.0 s",
+        ),
+        ((rank(0, [0.1]), rank(1, [0.1], wall=float("nan"))), "a measurement window of nan s"),
     ],
 )
 def test_incomplete_repeats_say_what_is_missing(ranks: tuple[RankResult, ...], said: str) -> None:

@@ -85,9 +85,7 @@ def test_a_result_shows_the_worst_case_first_with_interval_and_what_was_dropped(
     assert lines[0] == MARK
     assert lines[1] == "### Nightbench: B is slower than A"
     cells = [line for line in lines if line.startswith("| ")]
-    assert cells[1].startswith(
-        "| two | **slower** | - | 0.9600 | 0.9500 to 0.9700 | 7 | a drop of 2.0%"
-    )
+    assert cells[1].startswith("| two | **slower** | - | 0.9600 | 0.9500 to 0.9700 | 7 | 2.0%")
     assert "- two: 2 launches of B dropped: process exited" in text
     assert "[Request 12](https://x/12)" in text
     assert "`pytorch=2.13.0`" in text
@@ -106,8 +104,11 @@ def test_a_verdict_waits_for_its_profile() -> None:
         assert "ada" not in comment(found)
         return conclusion(found), headline(found)
 
-    assert said("running") == ("pending", "B is as fast as A; it is profiled")
-    assert said("queued") == ("pending", "B is as fast as A; its profile waits in the queue")
+    assert said("running") == ("pending", "B is as fast as A; now with the profiler")
+    assert said("queued") == (
+        "pending",
+        "B is as fast as A; the profile is in the queue",
+    )
     assert said("cancelled", profile_why="late") == ("success", "B is as fast as A")
     why = "a node of the cluster failed\nn1: /home/ada"
     failed = "B is as fast as A (no profile: a node of the cluster failed)"
@@ -162,7 +163,7 @@ def test_of_nodes_folders_and_people_nothing_is_said() -> None:
     said = [text(each) for each in rows for text in (comment, junit, headline)]
     for word in ("gpu07", "10.1.2.3", "/home", "sshuser", "carol"):
         assert not [text for text in said if word in text]
-    assert "could not be measured: a build could not be installed" in said[0]
+    assert "The measurement failed: a build could not be installed" in said[0]
     assert "1 launches of B dropped: remote failure" in comment(rows[2])
     assert "B `pytorch=torch-2-py3-x-y.whl`" in comment(rows[-1])
 
@@ -178,12 +179,24 @@ def test_a_merge_base_is_named_once_it_is_known() -> None:
     ("changed", "conclusion_of_it", "words"),
     [
         ({"state": "held"}, "pending", "waits until an operator"),
-        ({"state": "queued"}, "pending", "In the queue, and takes about 1 h"),
+        ({"state": "queued"}, "pending", "In the queue, takes about 1 h"),
         ({"state": "running"}, "pending", "since 2026-11-01 01:00 UTC"),
-        ({"state": "running", "cancelled_by": "bob"}, "pending", "cancelled; it ends with"),
-        ({"state": "failed", "why": "no such wheel\n/x"}, "error", "be measured: no such wheel"),
-        ({"state": "refused", "decided_by": "op"}, "neutral", "An op refused it"),
-        ({"state": "cancelled", "replaced_by": 13}, "neutral", "Request 13, of a newer commit"),
+        (
+            {"state": "running", "cancelled_by": "bob"},
+            "pending",
+            "Cancelled; the current launch still ends",
+        ),
+        (
+            {"state": "failed", "why": "no such wheel\n/x"},
+            "error",
+            "The measurement failed: no such wheel",
+        ),
+        ({"state": "refused", "decided_by": "op"}, "neutral", "An operator refused the request"),
+        (
+            {"state": "cancelled", "replaced_by": 13},
+            "neutral",
+            "Replaced by request 13 for a newer commit",
+        ),
     ],
 )
 def test_every_state_has_a_sentence_and_a_conclusion(
@@ -197,10 +210,12 @@ def test_every_state_has_a_sentence_and_a_conclusion(
 
 def test_a_queued_one_says_when_it_begins_or_what_it_waits_for() -> None:
     queued = row("queued")
-    assert "begins about 2026-11-01 03:00 UTC" in comment(
+    assert "expected to begin about 2026-11-01 03:00 UTC" in comment(
         queued, starts_at=BEGAN + timedelta(hours=2)
     )
-    assert "it waits: ada has measured 4 h" in comment(queued, waits_for="ada has measured 4 h")
+    assert "waiting because ada has measured 4 h" in comment(
+        queued, waits_for="ada has measured 4 h"
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +249,7 @@ def test_a_comment_of_very_many_cases_fits() -> None:
     text = comment(row("done", *(case(f"case-{n}" * 20) for n in range(1000))))
     assert len(text) < 65_536
     assert len(text) > LONGEST - 1000
-    assert text.endswith("The rest is left out: a comment takes no more.\n")
+    assert text.endswith("The rest is left out, because a comment can contain no more text.\n")
 
 
 def test_junit_has_a_test_for_each_case() -> None:
@@ -253,7 +268,7 @@ def test_junit_has_a_test_for_each_case() -> None:
 def test_junit_of_what_could_not_be_measured_is_an_error_and_valid_xml() -> None:
     found = ElementTree.fromstring(junit(row("failed", why="died: \x1b[31m \x00 <&\nmore")))
     assert (found.get("tests"), found.get("errors")) == ("2", "2")
-    assert found[0][0].get("message") == "It could not be measured: died: ?[31m ? <&"
+    assert found[0][0].get("message") == "The measurement failed: died: ?[31m ? <&"
 
 
 CHANGED = {"kind": "changed", "sentence": "training changed from step 3 on: x 1 -> 2", "step": 3}

@@ -38,19 +38,19 @@ class ReasonCode(StrEnum):
     PROCESS_EXITED = "process_exited", "{subject} exited with {observed}"
     PROCESS_KILLED = "process_killed", "{subject} was ended by {observed}"
     EXCEPTION = "exception"
-    OUT_OF_MEMORY = "out_of_memory", "the kernel killed {subject}: out of memory (by {observed})"
+    OUT_OF_MEMORY = "out_of_memory", "the kernel killed {subject}: out of memory (see {observed})"
     LOSS_NOT_FINITE = "loss_not_finite", "{subject}: the loss is not finite"
-    NO_RANK_FILE = "no_rank_file", "{subject} exited with code 0 but left no rank.json"
+    NO_RANK_FILE = "no_rank_file", "{subject} exited with code 0 but wrote no rank.json"
     NO_PROGRESS = "no_progress", "{subject} made no progress: {observed}, expected {expected}"
     REPEAT_TOO_LONG = "repeat_too_long", "the repeat took longer than {expected}"
     PROCESSES_STUCK = "processes_stuck", "processes {observed} cannot be ended"
     # A node says of itself and of its neighbours.
-    FOREIGN_CPU = "foreign_cpu", "foreign work took {observed}, expected {expected}"
-    FOREIGN_GPU = "foreign_gpu", "another process computes on a GPU: {observed}"
+    FOREIGN_CPU = "foreign_cpu", "other processes used {observed}, expected {expected}"
+    FOREIGN_GPU = "foreign_gpu", "another process used a GPU: {observed}"
     DEVICE_THROTTLED = "device_throttled", "{subject} was slowed down: {observed}"
     NODE_IN_USE = "node_in_use", "the node is in use; waited {observed} for it"
     # A node says of its agent.
-    NO_GO = "no_go", "no start signal within {expected} after ready"
+    NO_GO = "no_go", "no start signal arrived within {expected} after the node was ready"
     GO_WITHOUT_PORT = "go_without_port", "the start signal has no port for {observed}"
     AGENT_DIED = "agent_died", "the agent died while the repeat ran"
     AGENT_SIGNALLED = "agent_signalled", "the agent was ended by {observed}"
@@ -92,18 +92,19 @@ class ReasonCode(StrEnum):
     # The controller says of a repeat or a case.
     CONTROLLER_ERROR = "controller_error"
     CANCELLED = "cancelled", "cancelled: {observed}"
-    LAUNCHES_FAILED = "launches_failed", "{observed} failed, the last one because"
+    LAUNCHES_FAILED = "launches_failed", "{observed} failed; the last one"
     DISTURBED_TOO_OFTEN = (
         "disturbed_too_often",
-        "{observed} were disturbed, expected {expected}, the last one because",
+        "{observed} were disturbed, expected {expected}; the last one",
     )
     CODE_BROKEN = "code_broken"
     STEPS_DIFFER = (
         "steps_differ",
-        "{subject} was still in its window after {observed}: did all ranks run equally many steps?",
+        "{subject} was still in its window after {observed}: check that all ranks run the same "
+        "number of steps",
     )
     BATCH_JOB_ENDED = "batch_job_ended", "{subject} ended: {observed}"
-    TIME_LIMIT = "time_limit", "not measured within {expected}, waiting for nodes included"
+    TIME_LIMIT = "time_limit", "not measured within {expected}, including the wait for nodes"
     NO_OUTCOME = (
         "no_outcome",
         "no outcome was recorded: the process that controlled the gang was ended from outside",
@@ -111,36 +112,36 @@ class ReasonCode(StrEnum):
     # The night's plan says of a case.
     WINDOW_ENDED = (
         "window_ended",
-        "the window ended at {subject} after {observed}, expected {expected}",
+        "the night's window ended at {subject} with {observed}, expected {expected}",
     )
-    NOT_BEGUN = "not_begun", "not begun: the night ends at {subject}, and a repeat {observed}"
+    NOT_BEGUN = "not_begun", "not started: the night ends at {subject}, and a repeat {observed}"
     TIME_UNKNOWN = (
         "time_unknown",
         "the duration of a repeat is unknown, and its time limit including preparation "
         "({observed}) exceeds the night ({expected}): run the case once on demand, or lower "
         "`timeouts.repeat`",
     )
-    NIGHT_TOO_SHORT = "night_too_short", "takes {observed}; a whole night has {expected}"
-    NIGHT_FULL = "night_full", "takes {observed}; the cases before it leave {expected}"
+    NIGHT_TOO_SHORT = "night_too_short", "the case takes {observed}; the whole night has {expected}"
+    NIGHT_FULL = "night_full", "the case takes {observed}; the cases before it leave {expected}"
     NODE_LEFT_OUT = "node_left_out", "left out"
     TOO_FEW_NODES = "too_few_nodes", "too few nodes: {observed}"
     # The summary and the checks say of a result.
     NO_TRAINER = "no_trainer", "{observed} reported, expected {expected}"
     NO_STEPS = "no_steps", "{subject} reported no steps"
-    BAD_WINDOW = "bad_window", "{subject} reported a window of {observed}"
+    BAD_WINDOW = "bad_window", "{subject} reported a measurement window of {observed}"
     BAD_FIGURE = "bad_figure", "{subject} is {observed}"
-    NO_CLOCK_OFFSET = "no_clock_offset", "clock offset unknown: windows cannot be compared"
+    NO_CLOCK_OFFSET = "no_clock_offset", "unknown clock offset: nodes' windows cannot be compared"
     NO_COMMON_INTERVAL = (
         "no_common_interval",
-        "the last trainer opened its window {observed} after the first closed",
+        "the last trainer opened its window {observed} after the first trainer closed its own",
     )
     NO_GOOD_REPEAT = "no_good_repeat", "no repeat passed its checks"
-    ENDED_AS = "ended_as", "the repeat ended as {observed}"
+    ENDED_AS = "ended_as", "the repeat ended with the status {observed}"
     CHECK_FAILED = "check_failed", "{subject}: {observed}, expected {expected}"
     # Said of a node over the nights.
     PREFLIGHT_FAILED = "preflight_failed", "preflight: {subject}: {observed}, expected {expected}"
-    PREFLIGHT_CLEAN = "preflight_clean", "a clean preflight"
-    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row, the last one in {subject}"
+    PREFLIGHT_CLEAN = "preflight_clean", "the preflight found no fault"
+    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row; the last one in {subject}"
     QUARANTINED = "quarantined", "in quarantine since {observed}"
     NIGHT_MEASURED_ON = "night_measured_on", "left out: the night used {observed}"
     PERSON = "person"

@@ -199,7 +199,7 @@ class RepeatSummary(Figures):
     loss_first: float | None = None
     loss_median: float | None = None
     losses: Mapping[str, float] | None = None
-    """Compared by `core.training`: loss -> mean of the trainers; None if one lacks it."""
+    """Compared by `detection.training`: loss -> mean of the trainers; None if one lacks it."""
     reported: Mapping[str, float] | None = None
     """Values that training scripts printed: name -> median of the ranks, as printed."""
     problem: Reason | None = None
@@ -284,7 +284,7 @@ class Measurement(Figures):
     """Values that a training script printed itself, such as its own MFU: name -> median of the
     repeats, as printed. Never judged, nor mixed with the values above."""
     losses: Mapping[str, tuple[float, float]] | None = None
-    """Metric of `core.training` -> lowest and highest of the repeats that count."""
+    """Metric of `detection.training` -> lowest and highest of the repeats that count."""
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK

@@ -10,7 +10,7 @@ function Extra({ action, alert }: { action: OfferedAction; alert: AlertDetail })
   if (action.field === "reason") {
     return (
       <Field.Root required>
-        <Field.Label>Because it is</Field.Label>
+        <Field.Label>Reason for closing</Field.Label>
         <NativeSelect.Root size="sm">
           <NativeSelect.Field name="reason" defaultValue="">
             <option value="">choose</option>
@@ -28,7 +28,7 @@ function Extra({ action, alert }: { action: OfferedAction; alert: AlertDetail })
   if (action.field === "until") {
     return (
       <Field.Root required>
-        <Field.Label>Until (UTC), such as 12h, 3d, 2w or 2026-12-01</Field.Label>
+        <Field.Label>No messages until (UTC), such as 12h, 3d, 2w or 2026-12-01</Field.Label>
         <Input name="until" size="sm" defaultValue="3d" autoComplete="off" />
       </Field.Root>
     );

@@ -107,7 +107,7 @@ function History({ alert }: { alert: AlertDetail }) {
           <>
             {series.noisy && (
               <Note status="warning">
-                Noisy since {moment(series.noisy.since_at)} UTC, so a drop opens no alert: {series.noisy.sentence}
+                Noisy since {moment(series.noisy.since_at)} UTC; while it is noisy, a drop opens no alert: {series.noisy.sentence}
               </Note>
             )}
             <Plot series={series} />
@@ -130,7 +130,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
         <Confirmation alert={alert} />
       </Text>
       <Note status={alert.closed_at ? "info" : "error"}>{alert.sentence}</Note>
-      {alert.unplanned && <Note status="warning">This alert stays open. {alert.unplanned}</Note>}
+      {alert.unplanned && <Note status="warning">No night can end this alert. {alert.unplanned}</Note>}
       <Facts>
         <Fact name="State">
           <AlertState alert={alert} />
@@ -187,7 +187,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       )}
       {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
         <Text mt={2}>
-          <Link to="/dags/nightbench_experiments/trigger">Find the first bad version</Link> between the last
+          <Link to="/dags/nightbench_experiments/trigger">Find the first slow version</Link> between the last
           good run and this run
         </Text>
       )}

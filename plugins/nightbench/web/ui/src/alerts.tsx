@@ -1,4 +1,4 @@
-// Alerts, the worst first; those of one cause, or of one first slow run, in one row.
+// Alerts, the worst first; those of one cause, or of one first bad run, in one row.
 import { Box, Flex, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
@@ -23,7 +23,7 @@ import { type Column, DataTable, Pager, Sparkline } from "./table";
 
 const STATES = ["open", "acknowledged", "resolved", "dismissed", "all"];
 const TOGETHER = [
-  { value: "onset", label: "first slow run" },
+  { value: "onset", label: "first bad run" },
   { value: "nothing", label: "nothing" },
 ];
 
@@ -31,7 +31,7 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
   if (bisect.first_bad) {
     return (
       <Text fontSize="xs">
-        bisect: {bisect.line} {bisect.first_bad} is the first bad version
+        bisect: {bisect.line} {bisect.first_bad} is the first slow version
       </Text>
     );
   }
@@ -145,7 +145,7 @@ export function Alerts() {
       <Flex gap={3} wrap="wrap" my={3}>
         <Choice
           name="state"
-          none="live"
+          none="not closed"
           value={query.get("state") ?? ""}
           values={STATES.map((value) => ({ value, label: value }))}
           onChoose={(value) => choose("state", value)}
@@ -172,7 +172,7 @@ export function Alerts() {
           found.total ? (
             <>
               <Text color="fg.muted" fontSize="sm">
-                {count(found.alerts, "alert")} in {count(found.total, "group")}, the worst first.
+                {count(found.alerts, "alert")} in {count(found.total, "group")}, worst first.
               </Text>
               <Pager
                 page={found.page}
@@ -188,20 +188,18 @@ export function Alerts() {
               />
               <Help page="alerts.md#severity">
                 <Text>
-                  High: the series has no result any more or trains differently, the whole interval is a drop of
-                  more than 10 %, or at least five series dropped together.
+                  High: the series no longer yields a result or trains differently; or the whole interval of the drop is beyond 10 %; or at least five series dropped together.
                 </Text>
                 <Text>
-                  Low: a repeated measurement did not confirm the drop, or the drop of a single series may be less
-                  than 3 %.
+                  Low: a repeated measurement did not confirm the drop, or the drop concerns a single series and may be less than 3 %.
                 </Text>
                 <Text>Medium: all other alerts.</Text>
               </Help>
             </>
           ) : (
             <Note>
-              No {query.get("state") ? "" : "live "}alert matches these filters.{" "}
-              <Link to={`${routes.alerts()}?state=all`}>Show all alerts, closed ones included</Link>
+              No alert matches these filters.{" "}
+              <Link to={`${routes.alerts()}?state=all`}>Show all alerts, including closed alerts</Link>
             </Note>
           )
         }

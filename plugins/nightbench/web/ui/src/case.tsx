@@ -90,7 +90,7 @@ function Changes({ detail }: { detail: CaseDetail }) {
         rowKey={(row) => `${row.field} ${row.before} ${row.since}`}
         none={
           good && (
-            <Text>No recorded change: version, build, benchmark code and nodes are the same.</Text>
+            <Text>No recorded change: framework version, build, benchmark code and nodes are the same.</Text>
           )
         }
       />

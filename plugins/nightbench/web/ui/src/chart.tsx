@@ -11,6 +11,12 @@ import { figure } from "./format";
 /** Distances of ticks on an axis of whole numbers. */
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000];
 const LABEL_GAP = 70;
+/** Labels of a time axis, in uPlot's form: distance of ticks, label, and what a new year or day adds below. */
+const TIMES: uPlot.Axis.Values = [
+  [31_536_000, "{YYYY}", null, null, null, null, null, null, 1],
+  [86_400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+  [1, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+];
 
 export type Line = {
   name: string;
@@ -256,7 +262,7 @@ export function Chart({
           y: { range: across },
         },
         axes: [
-          { ...axis, ...(!isTime && x.every(Number.isInteger) && { incrs: WHOLE }) },
+          { ...axis, ...(isTime ? { values: TIMES, space: 60 } : x.every(Number.isInteger) && { incrs: WHOLE }) },
           { ...axis, size: 70, values: (_u, splits) => splits.map((value) => figure(value)) },
         ],
         series: [

@@ -111,7 +111,7 @@ function Ratios({ pairs, other }: { pairs: ComparedPair[]; other: string }) {
         low === null || high === null ? null : { low, high, ink: INKS[standing] ?? "fg-subtle" },
       )}
       levels={[{ at: 1, ink: "orange-fg" }]}
-      unit={`Ratios with 95 % intervals, sorted; above 1 ${other} is faster. Red: clearly slower, green: clearly faster.`}
+      unit={`Ratios with 95 % intervals, sorted. Above 1, ${other} is faster. Red: clearly slower. Green: clearly faster.`}
       readout={(index) => text(sorted[index]!)}
       onOpen={(index) => {
         const { one_case_id: caseId, one_cluster: cluster } = sorted[index]!;
@@ -125,7 +125,7 @@ function columns(one: string, other: string): Column<ComparedPair>[] {
   return [
     { name: "Case", cell: (pair) => <Work pair={pair} /> },
     ...(["one", "other"] as const).map((side): Column<ComparedPair> => ({
-      name: side === "other" ? other : one === other ? `${one} (one)` : one,
+      name: side === "other" ? other : one === other ? `${one} (baseline)` : one,
       isNumber: true,
       cell: (pair) => <Median pair={pair} side={side} />,
     })),
@@ -179,8 +179,8 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
                 ["slower", found.slower, `clearly slower with ${other}`],
                 ["faster", found.faster, `clearly faster with ${other}`],
                 ["unclear", found.unclear, "unclear"],
-                ["only_one", found.only_one, `only with ${one}`],
-                ["only_other", found.only_other, `only with ${other}`],
+                ["only_one", found.only_one, `only in ${one}`],
+                ["only_other", found.only_other, `only in ${other}`],
               ] as const
             ).map(([name, number, label]) => (
               <Button
@@ -204,7 +204,7 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
           {found.items.length ? (
             <>
               <Text color="fg.muted" mb={2}>
-                Newest medians, clear differences first. Ratio above 1: {other} is faster. Clear: the interval excludes 1.{" "}
+                Newest medians, clear differences first. A ratio above 1 means that {other} is faster. A difference is clear if its interval excludes 1.{" "}
                 <Download address={apiAddress("compare", { ...asked, format: "csv" })} file="compare.csv" />
               </Text>
               <Ratios pairs={found.items} other={other} />
@@ -262,9 +262,9 @@ export function Compare() {
       <Text color="fg.muted">
         {isPublished
           ? "Published benchmark values next to the newest medians with equal work."
-          : "Newest stored medians; their dates may differ by weeks."}{" "}
+          : "This page compares the newest stored medians, whose dates may differ by weeks."}{" "}
         To measure two builds in turn on the same nodes, use <Link to={routes.experiments()}>Experiments</Link>.
-        {query !== address && " Preselected: the two newest versions of the framework that changed most."}
+        {query !== address && " Preselected are the two newest versions of the framework whose results changed most."}
       </Text>
       <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="Sides to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>

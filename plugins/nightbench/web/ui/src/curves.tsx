@@ -12,8 +12,8 @@ import { routes } from "./routes";
 
 const SHOWN = 4;
 const AXES = [
-  ["devices", "Scaling over devices", "Speed-up over one device; dashed: ideal."],
-  ["batch size", "Throughput over batch size", "Throughput over the batch size per device."],
+  ["devices", "Scaling over devices", "Speed-up compared with one device; the dashed line is ideal scaling."],
+  ["batch size", "Throughput over batch size", "Throughput for each batch size per device."],
 ] as const;
 
 function Panel({ panel }: { panel: CurvePanel }) {

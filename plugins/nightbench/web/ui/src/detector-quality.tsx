@@ -22,7 +22,7 @@ function Power({ grades }: { grades: DetectorGrade[] }) {
   const lowest = suites[0];
   return (
     <Chart
-      label={`Power over the size of slowdowns, ${count(suites.length, "suite")}`}
+      label={`Power for each size of slowdowns, ${count(suites.length, "suite")}`}
       x={sizes}
       lines={[
         { name: "all suites", values: all, isSparse: true },
@@ -34,7 +34,7 @@ function Power({ grades }: { grades: DetectorGrade[] }) {
           ...(index === 0 && suites.length > 1 && { ink: "red-fg" }),
         })),
       ]}
-      unit={`Power (%) over the size of injected slowdowns (%). Blue: all suites together${
+      unit={`Power (share of detected slowdowns, %) for each size of injected slowdowns (%). Blue: all suites together${
         lowest && suites.length > 1 ? `; red: ${lowest.name}, the lowest; grey: the others` : ""
       }.`}
       readout={(index) =>
@@ -134,14 +134,14 @@ export function DetectorQuality({ cluster, trust }: { cluster: string; trust: Tr
           />
           <Help page="detector-tools.md#grade-the-detector">
             <Text>
-              Once a week the detector judges synthetic series: copies of real ones, some with an injected slowdown.
+              Once a week the detector is tested on synthetic series: copies of real series, some of them with an injected slowdown.
             </Text>
-            <Text>Power: the share of injected slowdowns that it reports within 14 nights.</Text>
-            <Text>False alarms: reports in 1,000 nights of copies without a change.</Text>
+            <Text>Power: share of the injected slowdowns that the detector reports within 14 nights.</Text>
+            <Text>False alarms: number of reports in 1,000 nights of copies without a slowdown.</Text>
           </Help>
         </>
       ) : (
-        <Text color="fg.muted">No grade yet. A series is used for grading after 20 nights.</Text>
+        <Text color="fg.muted">No grade yet. A series is used for the test after 20 nights.</Text>
       )}
     </Box>
   );

@@ -42,7 +42,7 @@ function roundColumns(unit: string): Column<ComparisonRound>[] {
     { name: `B, ${unit}/s`, isNumber: true, cell: (round) => figure(round.b) },
     { name: "B compared with A", isNumber: true, cell: (round) => change(round.ratio - 1) },
     {
-      name: "All rounds so far",
+      name: "Mean of the rounds so far",
       isNumber: true,
       cell: (round) => (
         <Ratio ratio={round.running_ratio} low={round.running_low} high={round.running_high} />
@@ -79,7 +79,7 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
             { name: "high", values: rounds.map((round) => percents(round.running_high)), isMuted: true },
           ]}
           levels={[{ at: 0, ink: "orange-fg" }]}
-          unit="B compared with A in each round, percent; grey: interval of all rounds so far; dashed: no difference"
+          unit="B compared with A in each round, percent. Grey: interval of all rounds so far. Dashed: no difference"
           readout={(index) => {
             const round = rounds[index];
             return round
@@ -126,7 +126,7 @@ function Compared({ found, isOnly }: { found: MeasuredComparison; isOnly: boolea
         effect that matters is {(100 * found.min_effect).toPrecision(3)} %.
       </Text>
       {found.combined && <Note>All cases together: {found.combined}.</Note>}
-      {found.not_combined && <Text color="fg.muted">No value for all cases together: {found.not_combined}.</Text>}
+      {found.not_combined && <Text color="fg.muted">No mean of all cases: {found.not_combined}.</Text>}
       {found.cases.map((each) => (
         <Rounds key={each.case_id} found={each} planned={found.rounds} />
       ))}
@@ -232,7 +232,7 @@ export function ExperimentPage() {
           </Text>
           <Text color="fg.muted">{found.headline}</Text>
           {found.state === "running" && found.is_measured === false && (
-            <Note status="warning">No process is measuring this experiment now.</Note>
+            <Note status="warning">This experiment is not being measured now.</Note>
           )}
           {found.bisect && <Search bisect={found.bisect} searched={found.searched} />}
           {found.comparisons.map((each) => (

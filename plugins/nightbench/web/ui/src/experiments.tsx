@@ -151,7 +151,7 @@ function Running({ of, onDone }: { of: ExperimentItem; onDone: () => void }) {
             Cancelled by <bdi>{of.cancelled_by}</bdi>; stops when the current launch ends.
           </Text>
         ) : (
-          <Text>{of.ends_at ? `Until about ${moment(of.ends_at)} UTC` : "No estimate"}</Text>
+          <Text>{of.ends_at ? `Until about ${moment(of.ends_at)} UTC` : "No estimate of the end"}</Text>
         )}
         {of.estimate_s !== null && <Bar share={of.spent_s / Math.max(1, of.estimate_s)} ink="blue.solid" />}
         <Text color="fg.muted" fontSize="sm">
@@ -222,7 +222,7 @@ function Budget({ of }: { of: ClusterBudget }) {
     <Box as="li" listStyleType="none" minW="14em" flex="1 1 16em" maxW="26em">
       <Text fontWeight="semibold">{of.cluster}</Text>
       <Text fontSize="sm">
-        {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} left for all users
+        {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} remain for all users together
       </Text>
       <Bar share={of.spent_s / of.day_s} ink={of.spent_s < of.day_s ? "blue.solid" : "orange.solid"} />
       {of.people.map(({ person, spent_s }) => (
@@ -261,12 +261,12 @@ export function ExperimentsPage() {
         Experiments
       </Heading>
       <Text color="fg.muted">
-        An experiment launches two builds in turn on the same nodes. To request one, trigger{" "}
+        An experiment launches two builds in turn on the same nodes. To request an experiment, trigger{" "}
         <Link to="/dags/nightbench_experiments">nightbench_experiments</Link>.
       </Text>
       <Help page="comparisons.md#the-queue">
         <Text>Users and CI request comparisons and bisects. Nights request confirmations.</Text>
-        <Text>Order: requests of nights, higher priority, the user who measured least, the oldest request.</Text>
+        <Text>Requests of nights come first. Then higher priority comes first, then the user who measured least, then the oldest request.</Text>
       </Help>
       <Flex gap={2} my={2} wrap="wrap" role="group" aria-label="Kind">
         {["", ...KINDS].map((each) => (

@@ -220,15 +220,15 @@ export function Explore() {
                 }
               </Grouped>
               <Help page="pages.md#read-the-values">
-                <Text>Median: of n launches. Spread: (largest − smallest) / median.</Text>
+                <Text>Median: the median of n launches. Spread: (largest − smallest) / median.</Text>
                 <Text>
-                  Speed-up and efficiency: compared with the smallest case of the run that has the same batch per device.
+                  Speed-up and efficiency: compared with the smallest case in the run that has the same batch per device.
                 </Text>
                 <Text>
-                  Per device: model FLOP/s and their share of the peak (MFU), and the memory of the largest rank.{" "}
+                  Per device: model FLOP/s, their share of the peak (MFU), and the memory of the rank that uses most.{" "}
                   <NotKnown of={found.items} />
                 </Text>
-                <Text>Data are synthetic unless the case names a data set.</Text>
+                <Text>Input data are synthetic, except if the name of a case contains a data set.</Text>
               </Help>
               {workload && <Curves key={workload} workload={workload} />}
             </>

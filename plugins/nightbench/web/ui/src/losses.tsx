@@ -32,7 +32,7 @@ function Curves({ steps, curves }: SeriesLosses) {
   if (!tonight) return null;
   const short = (curve: LossCurve) => (curve.role === "line" ? curve.framework : words(curve.role));
   return (
-    <Section title="Losses of the window">
+    <Section title="Losses in the measurement window">
       {tonight.training && (
         <Text>
           <State name={tonight.training} /> {tonight.training_sentence}
@@ -47,7 +47,7 @@ function Curves({ steps, curves }: SeriesLosses) {
           isSparse: true,
           ...LOOKS[curve.role],
         }))}
-        unit="Loss over the step: the first step, then the window; the steps between are not recorded."
+        unit="Loss at each step. Recorded are the first step and the steps of the measurement window."
         readout={(place) =>
           `step ${steps[place]}: ${curves.map((curve) => `${short(curve)} ${loss(curve.losses[place])}`).join(", ")}`
         }

@@ -134,7 +134,7 @@ function Empty() {
       </Text>
       <Code my={2}>nightbench run demo</Code>
       <Text color="fg.muted">
-        Results appear here as soon as the task ingest of the run has loaded them.
+        Results appear here when the task ingest of the run has loaded them.
       </Text>
     </Note>
   );
@@ -177,7 +177,7 @@ function Report({ morning }: { morning: Morning }) {
             rowKey={(run) => run.run_id}
           />
         ) : (
-          <Text color="fg.muted">No suite has run here. All results were imported.</Text>
+          <Text color="fg.muted">No suite has run on this Airflow; all results were imported.</Text>
         )}
       </Section>
       {morning.missing.length > 0 && (
@@ -192,7 +192,7 @@ function Report({ morning }: { morning: Morning }) {
         </Section>
       )}
       {morning.left_out.length > 0 && (
-        <Section title={`Cases left out for lack of time: ${morning.left_out.length}`}>
+        <Section title={`Cases left out because the night was too short: ${morning.left_out.length}`}>
           <List.Root ps={5}>
             {morning.left_out.map((each) => (
               <List.Item key={`${each.run_id} ${each.case_id}`}>

@@ -29,8 +29,8 @@ export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindo
           .map((each) => `${each.suite}: ${count(each.cases, "case")}, ${Math.round(each.used_s / 60)} min`)
           .join("; "),
     },
-    { name: "Case time", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
-    { name: "Usual time", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
+    { name: "Time of cases", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },
+    { name: "Usual time of these cases", isNumber: true, cell: (load) => `${Math.round(load.planned)} min` },
     { name: "Busy", isNumber: true, cell: (load) => `${Math.round(load.busy)} min` },
     ...(minutes
       ? [

@@ -126,14 +126,12 @@ export function Overview() {
             <Heat items={measured} label="Workloads by framework lines" />
             <Help page="pages.md">
               <Text>
-                Percent: newest medians of a line divided by those of the best line at equal work (geometric mean
-                of its series). “Measured”: no other line has equal work.
+                Percent: the newest medians of a line, divided by those of the best line with equal work. The value is a geometric mean over the line's series. “Measured” means that no other line has equal work.
               </Text>
-              <Text>In 30 days: the newest medians compared with the median of the 30 days before.</Text>
-              <Text>Untried: series in a configuration that has not run on such devices before.</Text>
+              <Text>In 30 days: the newest medians compared with the medians of the 30 days before.</Text>
+              <Text>Untried: series whose configuration has never run on such devices before.</Text>
               <Text>
-                Published: values of public benchmarks (<Link to={routes.published()}>all tables</Link>). They are
-                never mixed with measured values.
+                Published: number of values from public benchmarks (<Link to={routes.published()}>all tables</Link>). Published values are never mixed with measured values.
               </Text>
             </Help>
           </Section>

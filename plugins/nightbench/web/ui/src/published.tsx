@@ -73,7 +73,7 @@ function Table({ source, name }: { source: string; name: string }) {
   return (
     <Section title={`${source} ${name}`}>
       <Text color="fg.muted" mb={2}>
-        Published values were measured on other hardware: compare with them, but do not expect to match them.{" "}
+        Published values were measured on other hardware, so measured values need not match them.{" "}
         <Download address={apiAddress("published/cells", { ...asked, format: "csv" })} file="published.csv" />
       </Text>
       <Answered answer={answer}>

@@ -62,13 +62,13 @@ function StepChart({ rank, others }: { rank: RankSteps; others: RankSteps[] }) {
       />
       <Text fontSize="sm">
         {rank.warmup > 0 &&
-          `${count(rank.warmup, "warm-up step")} (shaded) ${rank.warmup === 1 ? "is" : "are"} not counted; the duration of the very first step is not known. `}
+          `${count(rank.warmup, "warm-up step")} (shaded) ${rank.warmup === 1 ? "is" : "are"} not counted; the duration of the first step is unknown. `}
         {slow.length
           ? `${count(slow.length, "outlier")} above ${ms(rank.limit_s)} ms (dashed): ${slow
               .slice(0, 12)
               .map(({ value, index }) => `${stepName(rank, index)} ${ms(value)} ms`)
               .join(", ")}${slow.length > 12 ? ", …" : ""}.`
-          : "No step in the window is an outlier."}
+          : "No step in the measurement window is an outlier."}
       </Text>
     </Box>
   );
@@ -203,7 +203,7 @@ function Log({ path, chosen, choose }: Props) {
             <>
               {log.is_cut && (
                 <Text color="fg.muted" fontSize="sm" mt={1}>
-                  Its last lines; the command below shows the whole log.
+                  Its last lines; the command below shows up to the last 256 kB.
                 </Text>
               )}
               <Output label={`Log of ${log.process}`}>{log.text || "The log is empty."}</Output>

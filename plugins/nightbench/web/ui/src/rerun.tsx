@@ -21,8 +21,8 @@ async function asked(run: RunRow): Promise<Conf> {
   const { conf } = await request<{ conf: Conf | null }>(address(path)).catch((error: Error) => {
     // Without them the suite's own would be measured, and taken for these.
     throw new Error(
-      `Nothing was triggered: Airflow does not say which scale and builds the DAG run ${run.dag_run_id} ` +
-        `was requested with (${error.message}). Trigger ${DAG} by its form and select scale and builds.`,
+      `Nothing was triggered, because Airflow does not return the scale and builds with which the DAG run ${run.dag_run_id} ` +
+        `was requested (${error.message}). Trigger ${DAG} by its form and select scale and builds.`,
     );
   });
   const kept = Object.entries(conf ?? {}).filter(([name]) => ["scale", "builds"].includes(name));
@@ -77,12 +77,12 @@ export function Rerun({ run, caseId }: { run: RunRow; caseId: string }) {
     <Box as="form" aria-label="Measure again" onSubmit={send as never} borderWidth="1px" borderRadius="md" p={3}>
       <Text>
         This triggers <Code>{DAG}</Code> with suite {run.suite} on {run.cluster} and only this case, with{" "}
-        {isAsked(run) ? "the scale and builds of the original request" : "the suite’s own scale and builds"}.
-        The result does not change the baselines.
+        {isAsked(run) ? "the scale and builds of the original request" : "the scale and builds of the suite"}.
+        The result is not used for baselines.
       </Text>
       <Flex gap={3} mt={2} wrap="wrap" align="end">
         <Field.Root w="auto">
-          <Field.Label>Repeats (empty: the suite's own)</Field.Label>
+          <Field.Label>Repeats (empty: as in the suite)</Field.Label>
           <Input name="repeats" type="number" min={1} max={99} size="sm" w="8em" autoFocus />
         </Field.Root>
         <Button type="submit" size="sm" disabled={isSent}>

@@ -55,7 +55,7 @@ function caseColumns(runId: string): Column<RunCase>[] {
     {
       name: "Reason",
       cell: (row) => (
-        <Box>
+        <Box minW={{ md: "12em" }}>
           <Sentences of={row.sentences} />
           {row.error && (
             <Text color="fg.muted" fontSize="xs" lineClamp={3}>
@@ -100,7 +100,7 @@ function Cases({ results }: { results: RunResults }) {
         columns={caseColumns(results.run.run_id)}
         rows={found.slice((page - 1) * SIZE, page * SIZE)}
         rowKey={(row) => row.case_id}
-        none={!found.length && <Note>No case of this run matches the filter.</Note>}
+        none={!found.length && <Note>No case of this run matches the filters.</Note>}
       />
       <Pager page={page} size={SIZE} total={found.length} onPage={(to) => choose("page", String(to))} />
     </Section>
@@ -143,8 +143,7 @@ function Results({ results }: { results: RunResults }) {
       <Cases results={results} />
       <Text color="fg.muted" fontSize="xs" mt={2}>
         <NotKnown of={results.cases} />
-        {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}Quarantined: a check rejected
-        the result, so it is not used as a median.
+        {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}Quarantined: a check rejected the result, so it does not count.
       </Text>
     </>
   );

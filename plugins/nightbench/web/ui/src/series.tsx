@@ -196,18 +196,18 @@ export function Plot({ series }: { series: SeriesHistory }) {
         marks={events(series)}
         symbols={points.map((point) => SYMBOLS[pointState(point)] ?? { shape: "dot", ink: "blue-fg" })}
         zoom={{ ...(range && { range }), onRange: setRange, span }}
-        unit="Drag over the plot to zoom, double-click to see all; click a point to open its case."
+        unit="Drag over the plot to zoom. Double-click to see the whole range. Click a point to open its case."
         readout={(index) => <Readout point={points[index]!} caseId={series.case_id} unit={unit} />}
         height={340}
         onOpen={(index) => void navigate(routes.case(points[index]!.run_id, series.case_id))}
       />
       <Help page="pages.md#read-the-values">
-        <Text>Triangle down: regressed. Triangle up: improved. Cross: no valid result. Ring: private build.</Text>
-        <Text>Triangle at an edge of the plot: a result outside the range that is shown.</Text>
+        <Text>Triangle down: regressed. Triangle up: improved. Cross: no valid result. Ring: a build that replaced the suite's build.</Text>
+        <Text>Triangle at an edge of the plot: a result outside of the plotted range.</Text>
         <Text>Grey band: baseline ± minimum detectable slowdown. Times are in UTC.</Text>
         {published.map((each) => (
           <Text key={each.label}>
-            Purple line: published value of other hardware, {figure(each.value)} {unit}/s ({each.label}).
+            Purple line: published value from other hardware, {figure(each.value)} {unit}/s ({each.label}).
           </Text>
         ))}
       </Help>
@@ -253,7 +253,7 @@ function History({ series }: { series: SeriesHistory }) {
       )}
       {series.noisy && (
         <Note status="warning">
-          Noisy since {day(series.noisy.since_at)}, so a drop opens no alert:{" "}
+          Noisy since {day(series.noisy.since_at)}; while it is noisy, a drop opens no alert:{" "}
           {series.noisy.sentence}
         </Note>
       )}
@@ -266,7 +266,7 @@ function History({ series }: { series: SeriesHistory }) {
       <Plot series={series} />
       <Losses caseId={series.case_id} cluster={series.cluster} />
       {latest && (
-        <Section title="Use of the devices by the newest median">
+        <Section title="Use of the devices (newest median)">
           <Facts>
             <UseFacts of={latest} unit={unit} />
             {series.roofline && <Fact name="Limited by">{boundBy(series.roofline)}</Fact>}

@@ -14,7 +14,7 @@ export type Column<Row> = {
 };
 
 const CARDS = {
-  "@media (max-width: 48em)": {
+  "@container (max-width: 48em)": {
     "& thead": { position: "absolute", clip: "rect(0 0 0 0)", width: "1px", overflow: "hidden" },
     "& tbody, & tr": { display: "block", width: "100%" },
     "& tr": { borderWidth: "1px", borderRadius: "md", padding: "2", marginBottom: "2" },
@@ -31,7 +31,7 @@ const CARDS = {
   },
 };
 
-/** A table that becomes a list of cards on a narrow screen. */
+/** A table that becomes a list of cards where it has little width. */
 export function DataTable<Row>({
   label,
   columns,
@@ -48,6 +48,7 @@ export function DataTable<Row>({
 }) {
   if (none !== undefined && !rows.length) return <>{none}</>;
   return (
+    <Box css={{ containerType: "inline-size" }}>
     <Table.Root size="sm" aria-label={label} css={CARDS}>
       <Table.Header>
         <Table.Row>
@@ -82,6 +83,7 @@ export function DataTable<Row>({
         ))}
       </Table.Body>
     </Table.Root>
+    </Box>
   );
 }
 

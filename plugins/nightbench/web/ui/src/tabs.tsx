@@ -43,8 +43,7 @@ function RunOfDagRun({ dagId = "", runId = "", only = "" }: Props & { only?: str
       {({ run_id }) =>
         run_id === null ? (
           <Note>
-            The DAG run {runId} has no run in the warehouse. It appears when the task plan has ended,
-            with results when ingest has ended. DAGs that measure nothing have no run.
+            The DAG run {runId} has no run in the warehouse. The run appears when the task plan has ended, and its results when the task ingest has ended. DAGs that measure nothing have no run.
           </Note>
         ) : only ? (
           <Case runId={run_id} caseId={only} />
