@@ -350,6 +350,12 @@ def test_clean(drive, tmp_path):
         (root / "envs" / name).mkdir(parents=True)
         (root / "envs" / name / ".ok.json").write_text("{}")
     os.utime(root / "envs" / "old-cpu-0" / ".ok.json", (0, 0))
+    (root / "tools").mkdir()
+    halves = ("code/.half", "code/.half.tar.gz", "tools/.uv.part")
+    for name in halves:  # of uploads whose controller was killed
+        (root / name).mkdir() if name == "code/.half" else (root / name).touch()
+        os.utime(root / name, (0, 0))
+    (root / "tools" / ".young.part").touch()
     words = ["--root", root, "--lock-dir", lock_dir, "--keep-code", "current", "--keep-days"]
     code, answer = verb("clean", *words, "30", env=node.env)
     assert code == 1
@@ -357,7 +363,8 @@ def test_clean(drive, tmp_path):
     node.stop()
     code, answer = verb("clean", *words, "30", env=node.env)
     assert code == 0
-    assert answer["removed"] == ["envs/old-cpu-0", "code/forgotten", "compiled/old"]
+    assert answer["removed"] == ["envs/old-cpu-0", *halves, "code/forgotten", "compiled/old"]
+    assert os.listdir(root / "tools") == [".young.part"]
     for path in (job, job / "job.json"):
         os.utime(path, (0, 0))
     answer = verb("clean", *words, "30", env=node.env)[1]
