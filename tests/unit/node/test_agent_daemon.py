@@ -76,6 +76,19 @@ def test_a_task_of_a_batch_job_is_the_agent(drive, tmp_path, number):
         assert process.wait(20) == 0
 
 
+def test_a_signal_before_the_agent_has_begun_ends_it_in_the_same_way(drive, tmp_path):
+    node = drive(one_node(), start=False)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "n1").symlink_to(node.folder)
+    node.folder = tmp_path / "all" / "n1"
+    with task(node, SLURMD_NODENAME="0") as process:
+        command = Path(f"/proc/{process.pid}/cmdline")
+        wait_until(lambda: b"reap" in command.read_bytes())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 3
+    assert why(node.agent()) == "agent_signalled : SIGTERM ()"
+
+
 def test_a_task_that_is_not_of_the_job(drive):
     node = drive(one_node(), start=False)
     with task(node, SLURMD_NODENAME="7") as process:
