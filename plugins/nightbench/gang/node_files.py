@@ -328,10 +328,10 @@ class _Program:
 
     async def _read(self) -> _Answer:
         async with self._turn:
-            document = as_document(await self.process.stdout.readline())
+            document = as_document(await self.process.stdout.readline()) or {}
             with contextlib.suppress(asyncio.IncompleteReadError):
-                if document is not None:
-                    piece = await self.process.stdout.readexactly(document["bytes"])
+                if isinstance(size := document.get("bytes"), int) and size >= 0:
+                    piece = await self.process.stdout.readexactly(size)
                     value = document.get("value", document.get("error"))
                     return _Answer(value, document.get("errno"), piece)
             said = (await self.process.stderr.read()).decode(errors="replace").strip()
