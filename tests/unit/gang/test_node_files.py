@@ -20,8 +20,10 @@ from nightbench.gang.errors import RemoteFailure
 from nightbench.gang.node_files import (
     AT_ONCE,
     BEGIN,
+    MARK,
     MIN_BYTES_PER_S,
     PIECE_BYTES,
+    READY,
     NodeFiles,
 )
 from nightbench.gang.process import Completed
@@ -338,3 +340,14 @@ async def test_a_python_that_starts_slowly_is_named_and_not_the_file(tmp_path: P
 
     with pytest.raises(RemoteFailure, match=f"no answer to: begin {sys.executable}"):
         await Slow().exists(str(tmp_path))
+
+
+@pytest.mark.parametrize("answer", ["{}", '{"bytes": "x"}', '{"bytes": -1}', "[]", "x"])
+async def test_a_damaged_answer_is_an_error_of_the_node(answer: str) -> None:
+    class Damaged(LocalFiles):
+        async def start(self, argv: Sequence[str]) -> Local:
+            script = f"echo {MARK}; read l; echo {READY}; read l; echo '{answer}'"
+            return await super().start(["sh", "-c", script])
+
+    with pytest.raises(EOFError, match="ended without an answer"):
+        await Damaged().exists("/")
