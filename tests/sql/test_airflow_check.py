@@ -121,7 +121,7 @@ def test_outside_of_a_project_no_suite_of_the_package_is_examined(
 ) -> None:
     found = check(NIGHTBENCH_DAGS="")
     assert missing(found) == {"project"}
-    assert "not a project of yours" in found["project"]["observed"]
+    assert "not of your project" in found["project"]["observed"]
     assert "NIGHTBENCH_DAGS" in found["project"]["advice"]
 
 

@@ -75,8 +75,8 @@ def test_one_line_for_one_cause(roles: None, ids: list[int]) -> None:
 
 def test_an_alert_shows_its_cause_and_the_others_of_it(roles: None, ids: list[int]) -> None:
     shown = said("show", ids[0])
-    assert "cause: node: N1 is slow by itself.\n  - Controls fell.\n  - Against it" in shown
-    assert "the same cause, 2 other series" in shown
+    assert "cause: node: N1 is slow by itself.\n  - Controls fell.\n  - Against this cause" in shown
+    assert "2 other series with the same cause" in shown
     others = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
     assert str(ids[1]) in others
     assert str(ids[3]) not in others

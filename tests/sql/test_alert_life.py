@@ -293,7 +293,7 @@ def test_a_fall_that_grows_is_sent_again_once(
     assert steady(89.1) == 1
 
     said = inbox.messages[-1]
-    assert said["title"].endswith("regressed, grew from 5.1% to 10.9%")
+    assert said["title"].endswith("regressed: the change grew from 5.1% to 10.9%")
     assert "- tonight: 89.1 samples/s" in said["message"]
     assert "level change: " not in said["message"]  # That of six nights is still 5 %.
     assert steady(88.9, 89.0, 89.1, 88.9, 89.0, 89.1, 88.9) == 0

@@ -147,7 +147,7 @@ def test_an_imported_history_is_replayed_and_so_is_a_file(
 
 
 def test_the_grade_is_shown(reading: None, warehouse: Database, stored: None, given: Given) -> None:
-    assert "No night of suite seeded has been graded" in invoke("grade", "seeded")
+    assert "No grade of suite seeded yet" in invoke("grade", "seeded")
     run = given.run(NIGHTS - 1, suite="seeded")
     grade(lambda: connect(warehouse.loader), plan(run, (FALLS, STEADY)))
     said = invoke("grade")

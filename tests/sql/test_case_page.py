@@ -187,7 +187,7 @@ def test_logs_show_the_end_of_who_failed(app: TestClient, spool: Spool, runs: li
 def test_logs_that_are_gone_say_so(app: TestClient, runs: list[str]) -> None:
     log = app.get(f"/api/runs/{runs[0]}/{CASE}/repeats/0/1/log").json()
     assert (log["processes"], log["process"], log["text"]) == ([], None, "")
-    assert "have left the spool" in log["sentence"]
+    assert "were removed from the spool" in log["sentence"]
     for name in ("..", "%2e%2e", "a b"):
         assert app.get(f"/api/runs/{name}/{CASE}/repeats/0/1/log").status_code == 404
 
@@ -221,7 +221,7 @@ def test_samples_of_nodes_are_shown_by_metric(
     assert found["sentences"][1] == "n1, GPU 0 was throttled: 0x0000000000000004"
     gone = app.get(f"/api/runs/{runs[1]}/{CASE}/repeats/0/1/telemetry").json()
     assert gone["items"] == []
-    assert "have left the spool" in gone["sentences"][0]
+    assert "were removed from the spool" in gone["sentences"][0]
 
 
 def test_a_case_that_is_not_there(app: TestClient, runs: list[str]) -> None:

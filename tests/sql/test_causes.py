@@ -201,8 +201,8 @@ def test_a_node_whose_controls_fell(lab: Lab, given: Given) -> None:
         "Node n1 is slow by itself: control measurements dropped too."
     )
     told = " ".join(sentences_of(found[one.case_id]))
-    assert "memory_copy (cpu) of n1 to 70% of before" in told
-    assert "The framework's version: the framework pytorch went from 2.13.0 to 2.14.0" in told
+    assert "memory_copy (cpu) of n1 to 70% of its earlier value" in told
+    assert "The framework's version: the version of pytorch changed from 2.13.0 to 2.14.0" in told
 
 
 def test_neighbours_that_disturbed_repeats(lab: Lab, given: Given, connection: Connection) -> None:
@@ -307,7 +307,7 @@ def test_what_fell_a_night_later_joins_and_what_fell_long_ago_does_not(
     key = found[first.case_id]["group_key"]
     assert found[late.case_id]["group_key"] == key != ""
     told = sentences_of(found[late.case_id])
-    assert "Against it: the last good night already had it." in told
+    assert "Against this cause: the last good night already had it." in told
 
 
 def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> None:
@@ -375,13 +375,13 @@ def node_with(driver: str) -> dict[str, Any]:
             ("1.0", "2.0"),
             ("550.1", "550.1"),
             "fake 1.0 -> 2.0",
-            "framework version: The framework fake went from 1.0 to 2.0.",
+            "framework version: The version of fake changed from 1.0 to 2.0.",
         ),
         pytest.param(
             ("1.0", "1.0"),
             ("550.1", "560.2"),
             "gpus.0.driver 550.1 -> 560.2",
-            "driver: On n1 changed: gpus.0.driver 550.1 -> 560.2",
+            "driver: Node n1 changed: gpus.0.driver 550.1 -> 560.2",
             marks=pytest.mark.slow,
         ),
     ],

@@ -196,7 +196,7 @@ def test_the_command_lists_them(roles: None, nights: Nights, reader: Warehouse) 
     nights(*slowed(0, 150))
     (shown,) = run("--suite", "seeded", "--cluster", "local").splitlines()
     assert shown.startswith(f"{STEADY.case_id} on local: -7.")
-    assert shown.endswith("no night of it is a regression (2026-03-01 to 2026-07-28)")
+    assert shown.endswith("without a regression in any of them (2026-03-01 to 2026-07-28)")
     (row,) = json.loads(run("--json"))
     assert (row["case_id"], row["nights"]) == (STEADY.case_id, 150)
     assert run("--suite", "other") == "No series drifts.\n"

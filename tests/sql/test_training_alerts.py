@@ -63,7 +63,9 @@ def test_the_message_names_version_and_cause(judge, inbox: Inbox) -> None:
     judge(5, HALF_A_BATCH, version="2.14.0")
     (message,) = inbox.messages
     assert "Training changed: sleep on fake, first loss 2 -> 2.1 since 2.14.0" in message["message"]
-    assert "- cause: framework version: The framework fake went from 2.13.0" in message["message"]
+    assert (
+        "- cause: framework version: The version of fake changed from 2.13.0" in message["message"]
+    )
 
 
 def test_the_page_has_tonight_over_the_last_good_night(

@@ -367,7 +367,7 @@ def _field_cause(
     nodes = frozenset(c.node for c in shown)
     is_strong = any(not c.is_weak for c in fields)
     weight = strong if is_strong else 1
-    where = " and ".join(sorted(nodes))
+    where = _nodes(sorted(nodes))
     cause = PossibleCause(kind, "; ".join(labels), f"{where} changed: {shortened(labels)}")
     cause.add_for(
         weight, f"changed between the last good night and the first bad: {shortened(labels)}"

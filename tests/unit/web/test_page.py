@@ -69,7 +69,9 @@ def test_a_number_that_no_alert_has_is_not_found(path: str, digits: int, who: st
     assert answer.status_code == 404
 
 
-@pytest.mark.parametrize("address", ["/api/runs/%00", "/api/series/a/%00", "/api/runs?suite=%00"])
+@pytest.mark.parametrize(
+    "address", ["/api/runs/%00", "/api/series/a/%00", "/api/runs?suite=%00", "/api/series?a%00=1"]
+)
 def test_a_nul_is_refused_wherever_it_stands(address: str) -> None:
     assert client(Rows([])).get(address).status_code == 422
 
