@@ -295,9 +295,9 @@ class Base:
         problems = []
         for name in sorted(set(made) | set(shapes)):
             if name not in made:
-                problems.append("{}: the network has it, data.py does not".format(name))
+                problems.append("{}: found in the network; not found in data.py".format(name))
             elif name not in shapes:
-                problems.append("{}: data.py has it, the network does not".format(name))
+                problems.append("{}: found in data.py; not found in the network".format(name))
             elif tuple(shapes[name]) != made[name].shape:
                 problems.append(
                     "{}: found {} in the network; expected {} by data.py".format(

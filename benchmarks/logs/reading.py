@@ -165,7 +165,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
             processes = processes or "one process of several without marks"
     if len(units) > 1:
         said = sorted(unit.replace("/s", "", 1) for unit in units)
-        raise LogError("it counts in several units: {}".format(", ".join(said)))
+        raise LogError("the log counts in several units: {}".format(", ".join(said)))
     number_steps(states, options.get("every"))
     records = [record for _, record in states]
     for figure in ("throughput", "step_s"):
@@ -211,9 +211,9 @@ def _refuse_damage(
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
     if kept and lost <= max(1, MOST_DAMAGED * (lost + kept)):
         return
-    said = "no line of it states a step; expected {} ({})".format(name, module.TITLE)
+    said = "no line of the log states a step; expected {} ({})".format(name, module.TITLE)
     if lost:
-        whys = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
+        whys = ", ".join("{}: {}".format(why, n) for why, n in left_out.items() if n)
         said = "{} of {} lines that state a step cannot be read ({}){}; expected at most {:.0%}"
         said = said.format(lost, lost + kept, whys, first, MOST_DAMAGED)
     if not kept and name != "regex" and not set(left_out) - {CUT_OFF, DAMAGED}:

@@ -82,7 +82,7 @@ def number_steps(states: List[State], every: Optional[int]) -> None:
         return
     for fields, record in states:
         if fields.get("step") is None:
-            raise LogError("line {} numbers no step, and others do".format(record.line))
+            raise LogError("line {} has no step number, but others have one".format(record.line))
     begin = _begin(states)
     before, segment, offset = (states[0][0].get("epoch") or 0, begin), 0, 0
     size: Optional[int] = None
@@ -97,7 +97,7 @@ def number_steps(states: List[State], every: Optional[int]) -> None:
                 before = (epoch, begin)
             if size != fields["steps"]:
                 raise LogError(
-                    "line {} counts {} steps in an epoch, and others {}".format(
+                    "line {} counts {} steps in an epoch, but others {}".format(
                         record.line, fields["steps"], size
                     )
                 )

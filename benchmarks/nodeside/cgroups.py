@@ -92,8 +92,8 @@ class Cgroup:
             remove_folder(folder)
         if memory_mb is not None and self._folder is None:
             raise AgentError(
-                "the memory of a process cannot be limited here: this login may make no cgroup "
-                "that accounts memory",
+                "the memory of a process cannot be limited here: this login cannot "
+                "create a cgroup that counts memory",
                 "delegate one to it (systemd: Delegate=memory), or leave `memory` out of the case",
             )
         self._events = MemoryEvents(self._folder)

@@ -102,7 +102,7 @@ def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
         if found != digest:
             return {
                 "unavailable": "{} has sha256 {}, expected {}".format(name, found, digest),
-                "hint": "Another file took its place: name its digest, or put the old one back",
+                "hint": "The file was replaced: name the new digest, or restore the old file",
             }
         return {"image": name, "pulled": False}
     path = os.path.join(root, "images", digest + ".sif")

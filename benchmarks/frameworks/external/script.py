@@ -133,8 +133,8 @@ def _stated_s(record, samples_per_step):
     by_speed = samples_per_step / record.throughput if record.throughput else None
     if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
-            "line {} states {:g} s a step at {:g} a second: {:g} in a step; expected {:g}: correct "
-            " `batch_size_per_device`, or `log.covers`".format(
+            "line {} states {:g} s per step and {:g} samples/s, {:g} samples per step; expected "
+            "{:g}: correct `batch_size_per_device`, or `log.covers`".format(
                 record.line,
                 record.step_s,
                 record.throughput,
@@ -152,7 +152,9 @@ def find_window(found, times_s, protocol, samples_per_step):
     within one epoch.
     """
     if not found.numbered:
-        raise reading.LogError("it numbers no steps; give `log.every`, the steps from line to line")
+        raise reading.LogError(
+            "the log numbers no steps; set `log.every`, the steps between two lines"
+        )
     opened = None
     for number, record in enumerate(found.records):
         if record.done < protocol["warmup_steps"]:
@@ -295,7 +297,7 @@ class LogReader:
         if self.window is not None:
             self._recorder.phase("drain")
         elif whole:
-            sys.exit("the script has ended, and its log with it, before all steps were measured")
+            sys.exit("the script ended before all steps were measured")
 
 
 def main():

@@ -38,7 +38,7 @@ def keep_awake(communicator):
     """Notifies once more each second, in a thread that ends with `communicator`."""
     address = condition()
     if address is None:
-        print("This build of PaddlePaddle is not known: who misses a notification is not woken.")
+        print("This build of PaddlePaddle is not known: lost notifications are not repeated.")
         return
 
     def notify():

@@ -45,7 +45,7 @@ class Sequences:
     def attend(self, query, key, value, is_causal, enable_gqa):
         """Attention of heads (n, heads, length, size), each up to its own place in the whole."""
         if not is_causal:
-            raise NotImplementedError("found attention to all places; expected causal attention")
+            raise NotImplementedError("found attention to all positions; expected causal attention")
         gathered = all_gather_tensor_autograd(torch.stack([key, value]), 3, self.group)
         pieces = gathered.chunk(2 * self.ranks, 3)
         key, value = torch.cat([*pieces[::2], *reversed(pieces[1::2])], 3)

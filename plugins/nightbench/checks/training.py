@@ -153,7 +153,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "gradients_arrive", FAIL, "rank", lambda c, rank: _UNSENT[rank.gradients_arrive], NOTHING,
-        "servers apply every trainer's gradients to the weights that it pulls",
+        "gradients of every trainer change the weights that it pulls from the servers",
         applies=_trainers_step_alone,
         from_rank=True,
     ),

@@ -278,7 +278,7 @@ def untried_because(
         return why
     build, due = builds.get(case.framework), accepted[case.framework, case.mode]
     if build is not None and (build.source != "index" or build.version is not None):
-        due = "this build is another"
+        due = "this build is a different one"
     passed = f"it passed the acceptance test of cluster {cluster.name}"
     return due and f"{why}; {passed}, but must be retested: {due}"
 

@@ -200,10 +200,10 @@ def night_status(
     if before:
         run_id = before[0].run_id
         return NightStatus(
-            NightState.OVERTAKEN, f"{run_id} of the time before was still going", run_id
+            NightState.OVERTAKEN, f"{run_id} of the night before had not ended", run_id
         )
     if is_paused:
-        return NightStatus(NightState.PAUSED, "its DAG was paused, so nothing was expected")
+        return NightStatus(NightState.PAUSED, "its DAG was paused, so no run was expected")
     reason = problem or (
         "no run was planned: its DAG did not run, its plan failed, or the scheduler was down"
     )
@@ -239,7 +239,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
 
 def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
     """Why a missing night would not be reported; None if deadlines are checked."""
-    advice = "look at the DAG nightbench_upkeep: is it paused, does it fail, is Airflow up?"
+    advice = "look at the DAG nightbench_upkeep: is it paused, does it fail, is Airflow running?"
     if checked_at is None:
         return f"Deadlines were never checked; {advice}"
     ago = now - checked_at

@@ -48,7 +48,7 @@ class Hours:
         """
         (start, end), place = _times(_HOURS, text, _SOME_HOURS)
         if start == end:
-            raise ValueError(f'found "{text}", which is no time or all day; {_SOME_HOURS}')
+            raise ValueError(f'found "{text}", which may mean never or all day; {_SOME_HOURS}')
         return cls(start, end, place)
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ def moment(text: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise UserError(
-            f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date as 2026-12-01 or '
+            f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date: 2026-12-01 or '
             "2026-12-01T06:00"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

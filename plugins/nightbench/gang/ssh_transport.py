@@ -123,8 +123,8 @@ class SshTransport(Transport):
         return RemoteFailure.of(
             self,
             f"the login shell did not run `{command}` (exit {status}); its output: {tail!r}. Is "
-            f"the shell of user {self.user} nologin, does a login file of it (.bashrc, .zshenv, "
-            "config.fish) end it, or does ForceCommand or a key's command= replace it?",
+            f"the shell of user {self.user} nologin, does a login file (.bashrc, .zshenv, "
+            "config.fish) end the shell, or does ForceCommand or a key's command= replace it?",
         )
 
     async def disconnect(self) -> None:

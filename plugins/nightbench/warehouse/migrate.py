@@ -137,7 +137,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     backend.ensure_internal_schema_updated()
     wanted = yoyo.read_migrations(str(folder))
     if not wanted:
-        raise UserError(f"{folder}: holds no migrations; the folder sql/ has to be whole.")
+        raise UserError(f"{folder}: holds no migrations; the folder sql/ must be complete.")
     pending = list(backend.to_apply(wanted))
     texts = _views()
     digest = _digest(texts)
