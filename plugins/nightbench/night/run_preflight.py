@@ -146,7 +146,7 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     save_job(run, moved)
     where = ", ".join(node.name for node in moved.job.nodes)
     why = "; ".join(map(sentences, out.values()))
-    log.warning("%s goes to %s: %s", planned.job.case.case_id, where, why)
+    log.warning("%s moves to %s: %s", planned.job.case.case_id, where, why)
     return moved
 
 
@@ -258,7 +258,7 @@ def _place(
         case_id = job.case.case_id
         if case_id in placement.moved:
             save_job(run, dataclasses.replace(planned[case_id], job=job))
-            log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
+            log.warning("%s moves to %s", case_id, ", ".join(node.name for node in job.nodes))
     unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
     for case_id, why in unplaced.items():
         log.error("%s: %s", case_id, why)

@@ -177,7 +177,7 @@ def log_refused(deliveries: Iterable[Delivery]) -> None:
     """Warn of each channel that refused a message."""
     for delivery in deliveries:
         if not delivery.sent:
-            log.warning("%s took no message: %s", delivery.channel, delivery.error)
+            log.warning("%s accepted no message: %s", delivery.channel, delivery.error)
 
 
 def experiment_context(
