@@ -222,7 +222,7 @@ def _refusal(case: Candidate, window: NightWindow, start: datetime) -> Reason | 
     rest = duration(left) if left > 0 else "nothing"
     return Reason(
         ReasonCode.NIGHT_FULL,
-        observed=f"{takes}{', a guess' if case.guessed else ''}",
+        observed=f"{takes}{', estimated' if case.guessed else ''}",
         expected=f"{rest} before {clock(window.end)} ({window.why})",
     )
 
