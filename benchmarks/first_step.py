@@ -3,8 +3,8 @@
     python first_step.py pytorch resnet50_v1.5 --scale smoke --batch-size 8
 
 Run it with the interpreter of the line's environment. It trains one rank for one step, from the
-initial weights and on the batch that every line gets, by plain SGD at a learning rate of 1: what
-that takes off a weight is its gradient. So the line's own trainer is looked at, and no line needs
+initial weights and on the batch that every line gets, by plain SGD at a learning rate of 1. The
+change of a weight is its gradient. So the line's own trainer is looked at, and no line needs
 code for this. On stdout comes one JSON document:
 
     {"line", "workload", "loss", "gradient_norm", "parameters", "gradient_norms": {name: norm}}
@@ -15,7 +15,7 @@ random, alike for every line; `--as-initialised` leaves them.
 `--gradients FILE` keeps the gradients (NumPy's .npz); `--along FILE --by STEP` begins with every
 weight moved by that length along its gradient there. How the loss changes says whether they are
 gradients of that loss, without another line: see `gradients_of_no_loss` of nightbench.testkit.
-`--twice first` puts the first half of the batch in place of the second: a loss that stays the same
+`--twice first` puts the first half of the batch in place of the second: a loss that does not change
 is that of the first half alone.
 
 `--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints

@@ -23,8 +23,8 @@ A line states some of
     skipped                  why the line is none of training
 
 A wrong number is worse than none. Lines of several processes mixed, steps that go back, two runs in
-one file and logs without a step are errors. Damaged lines, figures that are no positive number,
-that have no unit, contradict each other or lie far from all others are left out and counted; too
+one file and logs without a step are errors. Damaged lines are left out and counted. So are values
+that are no positive number, have no unit, contradict each other or are far from all others. Too
 many of them are an error too.
 """
 

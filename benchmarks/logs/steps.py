@@ -22,7 +22,7 @@ STATED_AGAIN = "of a step that is stated again"
 def last_run(states: List[State]) -> Tuple[List[State], Dict[str, int], str]:
     """Return the lines of the last run, each step once; others, by why; and what came before it.
 
-    A training that was started again goes back, and then on for many lines; processes that write
+    A training that was started again goes back, and then on for many lines. Processes that write
     into one log go back, or state a step again, at every other line. A step that is stated again
     here and there is neither.
     """

@@ -1,6 +1,6 @@
 """A ring all-reduce over plain TCP: the speed of the network between nodes, without a framework.
 
-The operation is a bitwise exclusive or: it costs little beside the network, and its result
+The operation is a bitwise exclusive or: it costs little compared with the network, and its result
 shows a corrupted byte.
 """
 

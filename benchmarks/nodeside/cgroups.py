@@ -167,7 +167,7 @@ class MemoryEvents:
         """Return the name of the count that has grown, or None.
 
         The processes' own cgroup counts whatever OOM killer ended one of them: where it has a
-        count, the machine's, in which others' processes are counted too, is not asked.
+        count, that of the whole host, with others' processes, is not read.
         """
         for (path, name), before in zip(self._files, self._before):
             now = _oom_kills(path)

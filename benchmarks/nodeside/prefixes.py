@@ -10,7 +10,7 @@ from typing import Any, Iterator
 def prefix(path: str) -> dict[str, Any]:
     """Return {"python": path} of a prefix, or {"problem": why nothing of it is run}.
 
-    What lies there runs as this user. So the prefix, its interpreter and all folders on the way
+    The programs there run as this user. So the prefix, its interpreter and all folders on the way
     have to belong to this user or to root, and others may not write to them. A folder in which
     everybody replaces only their own entries (/tmp) is no danger on the way.
     """

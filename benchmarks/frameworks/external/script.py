@@ -2,10 +2,10 @@
 
     script.py COMMAND [ARGUMENT ...]
 
-The environment is that of `rank.py`. Steps and figures come from the log; the window is timed by
-this process, between the moments at which the first and the last of its lines arrived, so that the
-figures of the log are checked by a clock that is not theirs. Scripts go on until every measured
-process of the gang has its window (the file `drain` of the repeat), and are then ended.
+The environment is that of `rank.py`. Steps and values come from the log. This process times the
+window, from the arrival of its first line to that of its last one. So another clock checks the
+values of the log. Scripts continue until every measured process of the gang has its window (the
+file `drain` of the repeat), and are then ended.
 
 Exit code 0: measured. The script's own where it failed; 1 where its log cannot be read.
 """
@@ -148,7 +148,7 @@ def _stated_s(record, samples_per_step):
 def find_window(found, times_s, protocol, samples_per_step):
     """Returns the first window of a log that is long enough; None where it is not there yet.
 
-    Steps of epochs whose length the log does not state are not counted over: the window then lies
+    Steps of epochs whose length the log does not state are not counted over: the window is then
     within one epoch.
     """
     if not found.numbered:

@@ -1,9 +1,9 @@
 """Sequences split over devices that compute the same samples: context parallel.
 
 Each device has a piece from the front of every sequence and one from its end, so that all of them
-attend to equally many places, and gathers keys and values of all pieces, as in the training of
-Llama 3 (Grattafiori et al. 2024, arXiv:2407.21783). PyTorch's own `context_parallel` passes them
-around a ring instead, and has kernels for GPUs alone.
+attend to equally many places. It gathers keys and values of all pieces, as in the training of Llama
+3 (Grattafiori et al. 2024, arXiv:2407.21783). PyTorch's own `context_parallel` passes them around a
+ring instead, and has kernels for GPUs alone.
 """
 
 import torch

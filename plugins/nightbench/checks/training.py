@@ -1,6 +1,6 @@
 """Checks of a repeat's training, and of the configuration it ran in.
 
-Finite losses, weights that move, a loss that falls; no fallback, and losses that are the CPU's.
+Finite losses, weights that move, a loss that decreases; no fallback, and losses that are the CPU's.
 They are a part of `REPEAT_CHECKS`; add one as there.
 """
 

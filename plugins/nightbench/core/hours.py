@@ -57,8 +57,8 @@ class Hours:
     def spans(self, at: datetime) -> Iterator[Span]:
         """Return the spans that have not ended at a moment, the earliest first.
 
-        On the days of a clock change they are shorter or longer, as the clocks show it. Of a time
-        that comes twice the first counts; one that is jumped over counts as so much later.
+        On the days of a clock change they are shorter or longer, as the clocks show it. If a time
+        comes twice, the first counts; one that is jumped over counts as so much later.
         """
         first = at.astimezone(self.zone).date() - timedelta(days=1)
         for offset in range(_DAYS_AHEAD):
@@ -95,7 +95,7 @@ class Clock:
     def after(self, moment: datetime) -> datetime:
         """The first such time after a moment, in UTC.
 
-        Of a time that comes twice the first counts; one that is jumped over comes so much later.
+        If a time comes twice, the first counts; one that is jumped over comes so much later.
         """
         day = moment.astimezone(self.zone).date()
         for offset in range(3):

@@ -187,7 +187,7 @@ class KubernetesApi:
         """Start a command in a pod.
 
         Raises:
-            ApiRefused: the server or the machine's kubelet refuses it.
+            ApiRefused: the server or the node's kubelet refuses it.
             ApiUnreachable: the server does not answer.
         """
         return await self._authorized(lambda headers: self._execute(namespace, pod, argv, headers))

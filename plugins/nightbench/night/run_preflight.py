@@ -1,7 +1,7 @@
 """The preflight of a run: examine its nodes, record that, place cases around unhealthy ones.
 
 It never fails a run. An unhealthy node costs the cases that need it, and one without enough nodes
-ends as failed; where the nodes cannot be examined, each case meets the same problem and reports it.
+ends as failed. Where the nodes cannot be examined, each case meets the same problem and reports it.
 """
 
 import asyncio
@@ -153,7 +153,7 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
 def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> dict[str, Any]:
     """Examine the nodes of a planned run and place its cases around the unhealthy ones.
 
-    Orphans of ours are ended first.
+    Orphans of Nightbench are ended first.
 
     Returns:
         For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or

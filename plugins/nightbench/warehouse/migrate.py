@@ -1,9 +1,9 @@
 """Forward-only migrations by yoyo, the views, the references: all in one transaction.
 
-yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a
-migration and its mark in two transactions, and locks by a row that a killed process leaves
-behind. So the steps run inside one transaction of ours, under a lock that PostgreSQL
-drops with the connection (docs/adr/0007-migrations.md).
+yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a migration
+and its mark in two transactions. It locks by a row that a killed process leaves behind. So the
+steps run inside one transaction, under a lock that PostgreSQL drops with the connection
+(docs/adr/0007-migrations.md).
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Environment variables that files may set: none that is secret, none that falsifies a measurement.
 
-What a file sets is stored with every run and lies in job files on the nodes, where every user of
+The values of a file are stored with every run and in job files on the nodes, where every user of
 the node may read it.
 """
 
