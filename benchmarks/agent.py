@@ -115,7 +115,7 @@ RUN: dict[str, Callable[[argparse.Namespace], object]] = {
     "preflight": _preflight,
     "allreduce": _allreduce,
     "run": lambda o: _nodeside("offline").run(o.dir, o.python, o.case, __file__),
-    "compare": lambda o: _nodeside("compare").compare(o.dir),
+    "compare": lambda o: _nodeside("compare_bundle").compare(o.dir),
     "parse": _parse,
     "clean": lambda o: _nodeside("clean").clean(
         o.root, o.keep_days, o.keep_code, o.lock_dir, o.job_root

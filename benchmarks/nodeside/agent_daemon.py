@@ -53,6 +53,13 @@ EXIT_NOT_STOPPED = 3
 EXIT_CANNOT_WRITE = 4
 
 
+def _on_ending_signals(handler: Any) -> None:
+    """Install a handler; signals that came before it, while they were blocked, arrive now."""
+    for number in ENDING_SIGNALS:
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
+
+
 def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool = False) -> int:
     """Wait for the agent to end, then end the processes that it left; return its exit code.
 
@@ -60,13 +67,11 @@ def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool 
     no mark, session or cgroup would find: daemons that have emptied their environment.
     """
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
-    for number in ENDING_SIGNALS:
-        # The agent obeys it, and its end is waited for. A batch system may send it here only.
-        signal.signal(number, (lambda n, _: os.kill(pid, n)) if forward else signal.SIG_IGN)
+    # The agent obeys it, and its end is waited for. A batch system may send it here only.
+    _on_ending_signals((lambda n, _: os.kill(pid, n)) if forward else signal.SIG_IGN)
     become_subreaper()
     status = os.waitpid(pid, 0)[1]
-    for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    _on_ending_signals(signal.SIG_IGN)
     left = end_adopted()
     if containers.remove_of(job.python, job.job_id, job.node):
         left += end_marked(job.job_id, job.node)[0]
@@ -83,8 +88,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
     os.set_inheritable(lock_fd, False)
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
     agent = Agent(job)
-    for number in ENDING_SIGNALS:
-        signal.signal(number, agent.on_signal)
+    _on_ending_signals(agent.on_signal)
     try:
         return agent.run()
     except OSError as error:

@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import Any, Mapping
 
-from nodeside.agent_daemon import reap_after, serve
+from nodeside.agent_daemon import ENDING_SIGNALS, reap_after, serve
 from nodeside.files import AgentError, probe_writable, read_json
 from nodeside.job import NodeJob
 from nodeside.locks import lock_file
@@ -116,6 +116,8 @@ def serve_as_task(folder: str, nodes: Mapping[str, str], agent_file: str) -> Non
     if lock is None:
         raise AgentError("another agent serves {}".format(job.folder), "end that job first")
     become_subreaper()
+    # Both processes unblock them once they have handlers: a batch system may send one before.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     agent = os.fork()
     if agent == 0:
         _exec_verb(job, agent_file, lock, "serve", "--lock-fd", str(lock))

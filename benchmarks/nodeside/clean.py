@@ -86,9 +86,10 @@ class _Cleaner:
             wanted = any(python.startswith(env + os.sep) for python in pythons)
             if not wanted and _mtime(os.path.join(env, ".ok.json"), env) < self._oldest:
                 self._remove(env)
-        for half in self._below("envs/.building-*") + self._below("envs/.removing-*"):
-            if _mtime(half) < time.time() - _DAY_S:
-                self._remove(half)
+        for pattern in ("envs/.building-*", "envs/.removing-*", "code/.*", "tools/.*"):
+            for half in sorted(glob.glob(os.path.join(glob.escape(self._root), pattern))):
+                if _mtime(half) < time.time() - _DAY_S:
+                    self._remove(half)
         for code in self._below("code/*"):
             name = os.path.basename(code)
             wanted = any(each and each.startswith(name) for each in self._keep_code | digests)
@@ -122,7 +123,10 @@ class _Cleaner:
         )
         size = _size(path)
         os.rename(path, going)
-        shutil.rmtree(going)
+        if os.path.isdir(going):
+            shutil.rmtree(going)
+        else:
+            os.remove(going)
         self._freed += size
         self._removed.append(name)
 
@@ -135,7 +139,7 @@ def _mtime(path: str, otherwise: str | None = None) -> float:
 
 
 def _size(path: str) -> int:
-    total = 0
+    total = os.lstat(path).st_size if os.path.isfile(path) else 0
     for folder, _, names in os.walk(path):
         for name in names:
             found = os.lstat(os.path.join(folder, name))

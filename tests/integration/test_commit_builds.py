@@ -158,7 +158,7 @@ def test_a_commit_is_compared_with_where_it_left_its_branch(ground: Ground) -> N
     assert len(set(texts)) == 2
     assert ground.builds() == [slower, base]
     assert ground.left() == []
-    with pytest.raises(UserError, match="is on its branch main"):
+    with pytest.raises(UserError, match="is itself on the branch main"):
         ground.measure(ground.asked("two", base))
 
 

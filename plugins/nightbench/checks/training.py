@@ -10,13 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from nightbench.checks.engine import (
-    NOTHING,
-    Check,
-    CheckContext,
-    Expectation,
-    Repeat,
-)
+from nightbench.checks.engine import NOTHING, Check, CheckContext, Expectation, Repeat
 from nightbench.core.model import LINE_AXES, RankResult, Severity, Strategy
 
 FAIL, WARN = Severity.FAIL, Severity.WARN

@@ -18,7 +18,7 @@ from nightbench.config.authored_code import (
     versions_in,
     words_of_code,
 )
-from nightbench.config.line_answers import contradictions
+from nightbench.config.line_contradictions import contradictions
 from nightbench.config.source import ConfigError, Document, display, read_document
 from nightbench.config.validate import validate
 from nightbench.core.code_digest import code_digest, layers

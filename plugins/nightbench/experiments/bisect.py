@@ -20,10 +20,10 @@ from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.bisect_request import (
     bisect_document,
     checked_ratio,
-    read_state,
     read_steps,
     request_of,
     save_step,
+    search_so_far,
     spent_s,
     store_bisect,
     with_versions,
@@ -90,12 +90,12 @@ async def measure_bisect(
         withdraw_cancel(folder)
         stop = record.note(bisect_document(folder))
         try:
-            while (following := read_state(folder).next) is not None:
+            while (following := search_so_far(folder).next) is not None:
                 check_cancel(folder)
                 if stop is not None:
                     raise MeasurementStopped(f"{folder.run_id}: {stop}")
                 await bisect.step(following)
-                observer.step_ended(read_steps(folder)[-1], read_state(folder))
+                observer.step_ended(read_steps(folder)[-1], search_so_far(folder))
                 stop = record.note(bisect_document(folder))
         except BudgetSpent as error:
             state, stopped = "done", str(error)

@@ -189,7 +189,7 @@ def _step_file(folder: RunSpool, number: int) -> Any:
     return folder.folder / "steps" / f"{number:03d}.json"
 
 
-def read_state(folder: RunSpool) -> SearchState:
+def search_so_far(folder: RunSpool) -> SearchState:
     """Return the state of the search after the steps that have ended."""
     ended = [
         EndedStep(StepKind(s["kind"]), s["version"], s["against"], VersionResult(s["result"]))
@@ -205,7 +205,7 @@ def read_state(folder: RunSpool) -> SearchState:
 def bisect_document(folder: RunSpool, state: str = "running", stopped: str = "") -> Document:
     """Return all that is known of a bisect: what `--json` prints and the warehouse stores."""
     document, request = read_request(folder, ExperimentKind.BISECT), request_of(folder)
-    steps, search = read_steps(folder), read_state(folder)
+    steps, search = read_steps(folder), search_so_far(folder)
     return {
         "bisect_id": folder.run_id,
         **{key: document[key] for key in ("schema", "suite", "cluster", "requested_by")},

@@ -30,9 +30,8 @@ from nightbench.gang.process import Completed, RemoteProcess
 MIN_BYTES_PER_S = 100_000
 """A slower upload has stalled."""
 
-PIECE_BYTES = 1 << 20
-"""Bytes of a file in one request: other requests wait for it, and nodes that share a disk see a
-slow upload grow."""
+PIECE_BYTES = 1 << 19
+"""Bytes of a file in one request."""
 
 MARK = "nightbench: output follows"
 """Printed on a line of its own before a command's output; text before it comes from login files
@@ -41,7 +40,8 @@ MARK = "nightbench: output follows"
 BEGIN = f'echo; echo "{MARK}"; exec "$@"'
 
 AT_ONCE = 4
-"""Pieces of a file that travel while the node writes others."""
+"""Pieces of a file that travel at once. More would keep small requests waiting too long over a slow
+line."""
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
 """Numbers of the errors for a path at which there is nothing."""
@@ -97,11 +97,13 @@ class NodeFiles(ABC):
         """Append a file of so many bytes to an open one, piece by piece."""
         begin, write = 0, cast(Callable[[bytes], int], target.write)
         while begin < size:
-            piece = await self._piece(path, begin, min(PIECE_BYTES, size - begin))
-            if not piece:
+            places = range(begin, min(size, begin + AT_ONCE * PIECE_BYTES), PIECE_BYTES)
+            pieces = (self._piece(path, at, min(PIECE_BYTES, size - at)) for at in places)
+            found = b"".join(piece or b"" for piece in await asyncio.gather(*pieces))
+            begin += len(found)
+            if begin < places.stop:
                 raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
-            await asyncio.to_thread(write, piece)
-            begin += len(piece)
+            await asyncio.to_thread(write, found)
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
@@ -326,10 +328,10 @@ class _Program:
 
     async def _read(self) -> _Answer:
         async with self._turn:
-            document = as_document(await self.process.stdout.readline())
+            document = as_document(await self.process.stdout.readline()) or {}
             with contextlib.suppress(asyncio.IncompleteReadError):
-                if document is not None:
-                    piece = await self.process.stdout.readexactly(document["bytes"])
+                if isinstance(size := document.get("bytes"), int) and size >= 0:
+                    piece = await self.process.stdout.readexactly(size)
                     value = document.get("value", document.get("error"))
                     return _Answer(value, document.get("errno"), piece)
             said = (await self.process.stderr.read()).decode(errors="replace").strip()

@@ -240,8 +240,7 @@ class LiveView:
             self._line(f"{case_id}: how repeat {numbers[-1]} failed:")
             for line in _relevant_lines(str(text).splitlines()):
                 self._line(f"  {line}")
-            command = f"nightbench logs --run {self._run.run_id} --case {case_id}"
-            self._line(f"  log, at most the last 256 kB: {command}")
+            self._line(f"  its log: nightbench logs --run {self._run.run_id} --case {case_id}")
 
     def _print(self, text: str) -> None:
         assert self._console is not None

@@ -91,8 +91,7 @@ FIELDS: dict[str, str] = {
     "within a week in nine of ten cases; null before the verdict and for short histories",
     "nightly_version": "framework version of the previous night; null without a night before",
     "alert_id": "open alert of the series, perhaps of a later run; null without an alert",
-    "alert_verdict": "kind of this alert: regressed, training_changed, failed, unavailable "
-    "or missing",
+    "alert_verdict": "its kind: regressed, training_changed, failed, unavailable or missing",
     "alert_change": "relative change that this alert reports; null without a value",
     "drift": "relative change of a series that drifts slowly; null without a drift",
     "drift_since": "the first night of the drift",

@@ -20,8 +20,10 @@ from nightbench.gang.errors import RemoteFailure
 from nightbench.gang.node_files import (
     AT_ONCE,
     BEGIN,
+    MARK,
     MIN_BYTES_PER_S,
     PIECE_BYTES,
+    READY,
     NodeFiles,
 )
 from nightbench.gang.process import Completed
@@ -211,6 +213,18 @@ def test_a_program_that_is_stopped_and_continued_loses_nothing(source: Path) -> 
     with_files(work)
 
 
+def test_a_file_that_is_shorter_than_expected_is_refused(source: Path) -> None:
+    async def work(files: LocalFiles) -> None:
+        for more in (1, AT_ONCE * PIECE_BYTES):
+            with (
+                (source.parent / "copy").open("wb") as copy,
+                pytest.raises(RemoteFailure, match=f"has {len(CONTENT)} bytes; expected"),
+            ):
+                await files.get_file(str(source), copy, len(CONTENT) + more)
+
+    with_files(work)
+
+
 def test_the_answer_of_a_cancelled_request_is_not_taken_for_another(source: Path) -> None:
     async def work(files: LocalFiles) -> None:
         assert await files.exists("/")
@@ -295,11 +309,12 @@ def test_another_may_end_the_same_upload_on_a_disk_that_is_full_then(source: Pat
 
 
 def test_a_line_of_the_lowest_rate_is_fast_enough(source: Path) -> None:
+    at_once_s = AT_ONCE * PIECE_BYTES / MIN_BYTES_PER_S
+    assert at_once_s < node_files.FILE_TIMEOUT_S, "a small request waits for them"
     assert PIECE_BYTES / MIN_BYTES_PER_S < STALLED_S, "who waits for an upload sees it grow"
 
     async def work(files: LocalFiles) -> None:
         await files.put_file(source, str(source.parent / "there"))
-        at_once_s = AT_ONCE * PIECE_BYTES / MIN_BYTES_PER_S
         limits = [each for each in files.limits if each and each != node_files.FILE_TIMEOUT_S]
         full = len(CONTENT) // PIECE_BYTES
         assert sum(each >= at_once_s for each in limits) >= full
@@ -325,3 +340,14 @@ async def test_a_python_that_starts_slowly_is_named_and_not_the_file(tmp_path: P
 
     with pytest.raises(RemoteFailure, match=f"no answer to: begin {sys.executable}"):
         await Slow().exists(str(tmp_path))
+
+
+@pytest.mark.parametrize("answer", ["{}", '{"bytes": "x"}', '{"bytes": -1}', "[]", "x"])
+async def test_a_damaged_answer_is_an_error_of_the_node(answer: str) -> None:
+    class Damaged(LocalFiles):
+        async def start(self, argv: Sequence[str]) -> Local:
+            script = f"echo {MARK}; read l; echo {READY}; read l; echo '{answer}'"
+            return await super().start(["sh", "-c", script])
+
+    with pytest.raises(EOFError, match="ended without an answer"):
+        await Damaged().exists("/")

@@ -76,6 +76,19 @@ def test_a_task_of_a_batch_job_is_the_agent(drive, tmp_path, number):
         assert process.wait(20) == 0
 
 
+def test_a_signal_before_the_agent_has_begun_ends_it_in_the_same_way(drive, tmp_path):
+    node = drive(one_node(), start=False)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "n1").symlink_to(node.folder)
+    node.folder = tmp_path / "all" / "n1"
+    with task(node, SLURMD_NODENAME="0") as process:
+        command = Path(f"/proc/{process.pid}/cmdline")
+        wait_until(lambda: b"reap" in command.read_bytes())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 3
+    assert why(node.agent()) == "agent_signalled : SIGTERM ()"
+
+
 def test_a_task_that_is_not_of_the_job(drive):
     node = drive(one_node(), start=False)
     with task(node, SLURMD_NODENAME="7") as process:
@@ -350,6 +363,12 @@ def test_clean(drive, tmp_path):
         (root / "envs" / name).mkdir(parents=True)
         (root / "envs" / name / ".ok.json").write_text("{}")
     os.utime(root / "envs" / "old-cpu-0" / ".ok.json", (0, 0))
+    (root / "tools").mkdir()
+    halves = ("code/.half", "code/.half.tar.gz", "tools/.uv.part")
+    for name in halves:  # of uploads whose controller was killed
+        (root / name).mkdir() if name == "code/.half" else (root / name).touch()
+        os.utime(root / name, (0, 0))
+    (root / "tools" / ".young.part").touch()
     words = ["--root", root, "--lock-dir", lock_dir, "--keep-code", "current", "--keep-days"]
     code, answer = verb("clean", *words, "30", env=node.env)
     assert code == 1
@@ -357,7 +376,8 @@ def test_clean(drive, tmp_path):
     node.stop()
     code, answer = verb("clean", *words, "30", env=node.env)
     assert code == 0
-    assert answer["removed"] == ["envs/old-cpu-0", "code/forgotten", "compiled/old"]
+    assert answer["removed"] == ["envs/old-cpu-0", *halves, "code/forgotten", "compiled/old"]
+    assert os.listdir(root / "tools") == [".young.part"]
     for path in (job, job / "job.json"):
         os.utime(path, (0, 0))
     answer = verb("clean", *words, "30", env=node.env)[1]

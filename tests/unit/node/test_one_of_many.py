@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from nodeside import commands, control_measurements, root_folder
-from nodeside.compare import compare
+from nodeside.compare_bundle import compare
 from nodeside.containers import SETTINGS, remove_below
 from nodeside.files import EventLog, read_json
 from tests.damage import DAMAGES

@@ -395,12 +395,6 @@ def test_neighbours_are_named(seen, action, level):
             "access",
             "fix what the message names",
         ),
-        (
-            ReasonCode.REMOTE_FAILURE,
-            "SFTP does not begin (no space for packets). Does a login file print something?",
-            "access",
-            "fix what the message names",
-        ),
     ],
 )
 def test_node_that_cannot_be_looked_at(code, problem, what, advice):

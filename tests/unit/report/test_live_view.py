@@ -78,7 +78,7 @@ def test_the_log_of_a_case_that_failed_is_shown_at_the_end(run: RunSpool) -> Non
         pass
     lines = stream.getvalue().splitlines()
     assert lines[-2] == "  ValueError: no such layer"
-    assert lines[-1] == "  log, at most the last 256 kB: nightbench logs --run demo-1 --case one"
+    assert lines[-1] == "  its log: nightbench logs --run demo-1 --case one"
     assert lines[-17] == "  5"
     assert lines[-18] == "one: how repeat 1 failed:"
 
