@@ -5,16 +5,16 @@ SHELL := /bin/bash
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 .PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs pictures lock lock-line release down clean
 
-help:  ## print this list
+help:  ## print the make targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## make .venv from the lock (the command is .venv/bin/nightbench)
 	@tools/setup
 
-setup-analysis:  ## make setup, with the packages that write Parquet files
+setup-analysis:  ## make setup, and install the packages that write Parquet files
 	@tools/setup --locks control analysis
 
-setup-dev:  ## make setup-analysis, with the tools of developers: tests, linters, Node.js, documentation
+setup-dev:  ## make setup-analysis, and install tools for tests, linters, Node.js, documentation
 	@tools/setup --locks control analysis dev
 
 demo: setup  ## start everything on this host, run the suite demo, show its results
@@ -23,18 +23,18 @@ demo: setup  ## start everything on this host, run the suite demo, show its resu
 test: setup-dev  ## run the tests before a commit; PostgreSQL comes from a wheel
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow and not large" $(TEST_OPTIONS)
 
-test-all: test-rest test-browser  ## run also slow tests and Chromium; no drills, no large environments
+test-all: test-rest test-browser  ## run all tests, also slow ones and Chromium; no drills, no large environments
 
 test-rest: setup-dev
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large" $(TEST_OPTIONS)
 
-test-lines: setup-dev  ## test all framework lines, the large ones too: 15 GB of environments, an hour
+test-lines: setup-dev  ## test all framework lines, also large ones: needs 15 GB and an hour
 	.venv/bin/python -m tests.contained -n 2 -m "framework or large"
 
 test-browser: setup-dev
 	.venv/bin/python -m tests.contained tests/browser
 
-drills: setup-dev  ## test with real faults: network namespaces, a live Airflow (root)
+drills: setup-dev  ## test with real faults, network namespaces and a live Airflow; needs root
 	.venv/bin/python -m tests.contained tests/drills -p no:cacheprovider
 
 figures: setup-dev  ## measure the cost of Nightbench itself on this host: launches, overhead, detection
@@ -65,7 +65,7 @@ docs: setup-dev  ## build the documentation as a site in build/site; warnings ar
 	@.venv/bin/sphinx-build -qW --keep-going docs build/site
 	@echo "build/site/index.html"
 
-pictures: setup-dev  ## make the pictures of the documentation again; needs a whole stack and Chromium
+pictures: setup-dev  ## make the pictures of the documentation again; needs a running demo and Chromium
 	.venv/bin/python -m tests.performance pictures
 
 lock: setup  ## resolve requirements/*.in again (after editing one); versions stay, unless UPGRADE=1

@@ -136,17 +136,17 @@ SERVE: dict[str, Callable[[argparse.Namespace], int]] = {
 SHARED: dict[str, dict[str, Any]] = {
     "--root": {"required": True},
     "--lock-dir": {},
-    "--job-root": {"help": "folder for the state of jobs, if not below the root"},
+    "--job-root": {"help": "folder for the state of jobs [default: below the root]"},
     "--line": {"required": True, "help": "framework line"},
     "--variant": {"default": "cpu"},
-    "--uv": {"help": "the uv binary; a shipped one or PATH otherwise"},
+    "--uv": {"help": "the uv binary [default: the shipped one, or uv on PATH]"},
     "--index-url": {},
     "--find-links": {"action": "append", "default": []},
     "--prefix": {
         "type": _pair,
         "action": "append",
         "default": [],
-        "help": "LINE=FOLDER: what a framework line runs from instead of an environment",
+        "help": "LINE=FOLDER: prefix that a framework line runs from, not an environment",
     },
 }
 """Options of several verbs."""
@@ -163,10 +163,10 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument(each, **SHARED[each])
         return verb.add_argument
 
-    argument = add("start", "leave an agent behind that serves a job directory")
+    argument = add("start", "start an agent that serves a job directory in the background")
     argument("jobdir")
     argument("--node", required=True, help="name of this node in job.json")
-    argument("--sweep", metavar="ROOT", help="first end what `sweep --root ROOT --kill` ends")
+    argument("--sweep", metavar="ROOT", help="first do `sweep --root ROOT --kill`")
 
     argument = add("task", "be the agent of one task of a batch job")
     argument("dir", help="folder with a job directory for each node")
@@ -178,12 +178,12 @@ def _parser() -> argparse.ArgumentParser:
         help="TASK=NODE: Slurm's name of a node, or the index of a pod, and the node in job.json",
     )
 
-    argument = add("serve", "what `start` leaves behind; not for people")
+    argument = add("serve", "the agent that `start` starts; internal")
     argument("jobdir")
     argument("--node", required=True)
     argument("--lock-fd", type=int, required=True)
 
-    argument = add("reap", "the agent's parent, which outlives it; not for people")
+    argument = add("reap", "the agent's parent, which outlives the agent; internal")
     argument("jobdir")
     argument("--node", required=True)
     argument("--pid", type=int, required=True)
@@ -197,11 +197,9 @@ def _parser() -> argparse.ArgumentParser:
     argument("--wheel", help="a wheel that takes the place of the line's main package")
     argument("--version", help="another version of the main package, from the index")
     argument("--wheelhouse", help="install from this folder alone, without an index")
-    argument("--series", help="Python of the environment, 3.13 say; the newest otherwise")
-    argument("--ask", action="store_true", help="print which of its Pythons run here")
-    argument(
-        "--anywhere", action="store_true", help="made for other machines: see no GPU of this one"
-    )
+    argument("--series", help="Python of the environment, such as 3.13 [default: the newest]")
+    argument("--ask", action="store_true", help="print the Pythons of its lock that run here")
+    argument("--anywhere", action="store_true", help="for other machines: ignore this one's GPUs")
 
     argument = add(
         "commit",
@@ -214,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     argument("--repository", required=True, help="its name")
     argument("--url", required=True)
     argument("--commit", required=True)
-    argument("--branch", help="build nothing: say where the commit left this branch")
+    argument("--branch", help="only print where the commit left this branch")
     argument("--build", required=True, help="name of the build")
     argument("--command", action="append", default=[], help="line for sh")
     argument("--timeout", type=float, required=True)
@@ -225,12 +223,12 @@ def _parser() -> argparse.ArgumentParser:
     argument("--image", required=True)
     argument("--engine", required=True, help="program with the command line of docker")
     argument("--interpreter", required=True, help="Python in the image")
-    argument("--option", action="append", default=[], help="of the engine's `run`")
-    argument("--mount", action="append", default=[], help="folder at the same path")
+    argument("--option", action="append", default=[], help="option of the engine's `run`")
+    argument("--mount", action="append", default=[], help="folder to mount at its own path")
 
     add(
         "versions",
-        "wheels of a line that this node could install",
+        "print the wheels of a line that this node could install",
         "--root",
         "--line",
         "--variant",
@@ -245,12 +243,12 @@ def _parser() -> argparse.ArgumentParser:
     add("clock", "print both clocks for every line on stdin")
     add("follow", "answer a controller's requests, one JSON line each")
 
-    argument = add("prefix", "whether a prefix may be run, and its interpreter")
+    argument = add("prefix", "check whether a prefix may be run; print its interpreter")
     argument("--path", required=True)
 
-    argument = add("sweep", "list, and end, processes whose agent is gone", "--lock-dir")
+    argument = add("sweep", "list (--kill: end) processes whose agent is gone", "--lock-dir")
     argument("--root")
-    argument("--job", help="all processes of jobs whose id starts so, agents too")
+    argument("--job", help="all processes of jobs whose id starts with this, and agents")
     argument("--kill", action="store_true")
 
     argument = add(
@@ -261,34 +259,34 @@ def _parser() -> argparse.ArgumentParser:
         "--lock-dir",
         "--prefix",
     )
-    argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
-    argument("--controls", choices=("cpu", "gpu"), help="measure too: CPU, or GPUs as well")
+    argument("--cpus", type=_cores, default=[], help="cores that jobs use, 0,1 [default: all]")
+    argument("--controls", choices=("cpu", "gpu"), help="also measure the CPU, or CPU and GPUs")
 
-    argument = add("allreduce", "one rank of a ring over TCP; talks over stdin", "--prefix")
-    argument("--root", help="of the environments of lines")
+    argument = add("allreduce", "run one rank of an all-reduce over TCP", "--prefix")
+    argument("--root", help="folder of the lines' environments")
     argument("--rank", type=int, required=True)
     argument("--world", type=int, required=True)
     argument("--listen-range", type=_port_range, required=True)
     argument("--bytes", type=int, default=4 * 2**20)
     argument("--rounds", type=int, default=5)
-    argument("--bind", help="address to listen on; all when absent")
-    argument("--controls", choices=("gpu",), help="between devices, by a line's script")
+    argument("--bind", help="address to listen on [default: all]")
+    argument("--controls", choices=("gpu",), help="between GPUs, by a line's script")
 
     argument = add("run", "measure an exported plan on this machine")
     argument("dir", help="what `nightbench offline export SUITE DIR` wrote")
     argument(
-        "--python", default=sys.executable, help="interpreter that has the framework; this one"
+        "--python", default=sys.executable, help="interpreter with the framework [default: this]"
     )
     argument("--case", help="case to run [default: all]")
 
     argument = add("compare", "compare the medians of a bundle with the original ones")
     argument("dir", help="the folder in what `nightbench export --format bundle` wrote")
 
-    argument = add("parse", "what a log of a training script states")
+    argument = add("parse", "print the values in a training script's log")
     argument("format")
     argument("file")
-    argument("--warmup", type=int, default=20, help="steps that are left out")
-    argument("--options", default="{}", help="of the format, as a JSON object")
+    argument("--warmup", type=int, default=20, help="first steps to leave out")
+    argument("--options", default="{}", help="options of the format, a JSON object")
 
     argument = add(
         "clean", "remove old jobs, environments and code", "--root", "--lock-dir", "--job-root"

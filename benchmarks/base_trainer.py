@@ -1,7 +1,7 @@
 """Base of a framework's trainer: batches, initial weights and their checks.
 
 `frameworks/<line>/trainer.py` holds a class `Trainer(Base)`. It makes the network of a model file
-train: optimiser, precision, distribution. Random numbers are drawn here and by NumPy's RandomState,
+train: optimiser, precision, distribution. Random numbers are made here and by NumPy's RandomState,
 whose streams never change, so that every line has the same weights and each rank the same batches.
 """
 
@@ -183,7 +183,7 @@ class Base:
 
         Asynchronous trainers take turns: one steps, the others wait, so that no gradients but its
         own can have changed the weights. A lone trainer's are proved by `weights_moved`. With other
-        modes than `async` no trainer can step alone, or what it has is a copy of its own.
+        values than `async` no trainer can step alone, or what it has is a copy of its own.
         """
         context = self.context
         case = context.case
@@ -233,7 +233,7 @@ class Base:
     def modes_used(self):
         """Returns axis -> the value that was really used, as the framework's own state shows.
 
-        Called after the window. Left out is an axis that nothing tells of: not proved, not refuted.
+        Called after the window. Left out is an axis that nothing reports: not proved, not refuted.
         """
         return {}
 
@@ -295,9 +295,9 @@ class Base:
         problems = []
         for name in sorted(set(made) | set(shapes)):
             if name not in made:
-                problems.append("{}: the network has it, data.py does not".format(name))
+                problems.append("{}: found in the network; not found in data.py".format(name))
             elif name not in shapes:
-                problems.append("{}: data.py has it, the network does not".format(name))
+                problems.append("{}: found in data.py; not found in the network".format(name))
             elif tuple(shapes[name]) != made[name].shape:
                 problems.append(
                     "{}: found {} in the network; expected {} by data.py".format(

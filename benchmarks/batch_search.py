@@ -2,7 +2,7 @@
 
 An attempt is a rank of its own: this line's `rank.py` with a job of one process, which trains two
 steps with a given batch and leaves a `rank.json`. Its memory is watched, and it is ended before the
-kernel would end it; so no attempt is a failure of the repeat, and the largest batch follows from
+kernel would end it. So no attempt is a failure of the repeat, and the largest batch follows from
 what was measured. All ranks search at once, and the smallest of their answers counts.
 """
 

@@ -3,8 +3,8 @@
     python first_step.py pytorch resnet50_v1.5 --scale smoke --batch-size 8
 
 Run it with the interpreter of the line's environment. It trains one rank for one step, from the
-initial weights and on the batch that every line gets, by plain SGD at a learning rate of 1: what
-that takes off a weight is its gradient. So the line's own trainer is looked at, and no line needs
+initial weights and on the batch that every line gets, by plain SGD at a learning rate of 1. The
+change of a weight is its gradient. So the line's own trainer is looked at, and no line needs
 code for this. On stdout comes one JSON document:
 
     {"line", "workload", "loss", "gradient_norm", "parameters", "gradient_norms": {name: norm}}
@@ -15,7 +15,7 @@ random, alike for every line; `--as-initialised` leaves them.
 `--gradients FILE` keeps the gradients (NumPy's .npz); `--along FILE --by STEP` begins with every
 weight moved by that length along its gradient there. How the loss changes says whether they are
 gradients of that loss, without another line: see `gradients_of_no_loss` of nightbench.testkit.
-`--twice first` puts the first half of the batch in place of the second: a loss that stays the same
+`--twice first` puts the first half of the batch in place of the second: a loss that does not change
 is that of the first half alone.
 
 `--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints
@@ -142,22 +142,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("line", help="a folder of frameworks/")
     parser.add_argument("workload", help="a folder of workloads/")
-    parser.add_argument("--scale", help="of spec.json (smoke, else the first by name)")
-    parser.add_argument("--batch-size", type=int, help="of the step (as spec.json says, else 8)")
-    parser.add_argument("--execution", default="default", help="as the axis of that name")
-    parser.add_argument("--compiler", default="none", help="as the axis of that name")
-    parser.add_argument("--layout", default="default", help="as the axis of that name")
-    parser.add_argument("--state-precision", default="fp32", help="as the axis of that name")
+    parser.add_argument("--scale", help="scale of spec.json [default: smoke, or the first]")
+    parser.add_argument("--batch-size", type=int, help="samples [default: spec.json's, or 8]")
+    parser.add_argument("--execution", default="default", help="value of the axis of that name")
+    parser.add_argument("--compiler", default="none", help="value of the axis of that name")
+    parser.add_argument("--layout", default="default", help="value of the axis of that name")
+    parser.add_argument("--state-precision", default="fp32", help="value of the axis of that name")
     parser.add_argument(
-        "--data", default="synthetic", choices=["synthetic", "sample"], help="as the axis"
+        "--data", default="synthetic", choices=["synthetic", "sample"], help="value of the axis"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
-    parser.add_argument("--steps", type=int, default=0, help="by the workload's own optimiser")
-    parser.add_argument("--gradients", help="keep them in this file (.npz)")
-    parser.add_argument("--along", help="move the initial weights along those of this file")
-    parser.add_argument("--only", nargs="*", metavar="NAME", help="move these alone")
-    parser.add_argument("--by", type=float, default=0.0, help="so far (0)")
-    parser.add_argument("--twice", choices=["first", "second"], help="this half of the batch")
+    parser.add_argument("--seed", type=int, default=1, help="of weights and batch [default: 1]")
+    parser.add_argument("--steps", type=int, default=0, help="steps of the workload's optimiser")
+    parser.add_argument("--gradients", help="file for the gradients (.npz)")
+    parser.add_argument("--along", help="move the initial weights along this file's gradients")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="change only these weights")
+    parser.add_argument("--by", type=float, default=0.0, help="length of this move [default: 0]")
+    parser.add_argument("--twice", choices=["first", "second"], help="use this half twice")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")
     try:
         document = first_step(parser.parse_args())

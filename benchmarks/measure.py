@@ -9,9 +9,8 @@ the weights from which it starts into the window. A *runtime* has
     barrier()          waits for the other ranks, where the framework can
     agree(value)       rank 0's value, the same on all ranks; a rank alone gets its own
 
-Two clocks time the window independently, so that a check can hold one against the other: the
-marks give the step times, a pair of readings of the monotonic clock at the synchronised ends
-gives the window.
+Two clocks time the window independently, so that a check can compare them. The marks give the step
+times, a pair of readings of the monotonic clock at the synchronised ends gives the window.
 """
 
 import math
@@ -47,7 +46,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
         runtime: the framework's clock and barriers (see above).
         protocol: mapping with warmup_steps, measured_steps and min_seconds.
         recorder: gets every phase and step as it happens.
-        drain_file: asynchronous training only: after its window the rank goes on stepping until
+        drain_file: asynchronous training only: after its window the rank continues to step until
             this path exists, so that no rank is timed while another has already stopped.
     """
     measured = Measured()

@@ -9,9 +9,9 @@ def step_limit(params):
     """The most by which a step can move an element, (absolute, per unit of the tensor's norm).
 
     Adam's quotient of mean and deviation is at most (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2)), by
-    the inequality of Cauchy and Schwarz over the gradients that both are made of, and 1 in the
-    first step; decoupled decay comes on top. None for other optimisers: their steps are as long as
-    the gradients.
+    the inequality of Cauchy and Schwarz over their gradients. It is 1 in the
+    first step; decoupled decay is added. None for other optimisers: their steps are as long as the
+    gradients.
     """
     if params.get("optimizer") not in ("adam", "adamw"):
         return None

@@ -8,12 +8,12 @@ Runs in the framework's own interpreter; everything it needs stands in the envir
     NIGHTBENCH_PROCESS_DIR  where steps.jsonl and rank.json go
     NIGHTBENCH_CODE         the folder of this file
 
-Four files of that folder are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
+Four of its files are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
 `frameworks/<line>/trainer.py` (how a network is trained), `workloads/<name>/<api>.py` (the network
-and its loss in the line's API) and `workloads/<name>/data.py` (batches and initial weights).
+and its loss in the line's API) and `workloads/<name>/data.py` (batches and weights).
 
 Exit code 0: done. 3: a loss is not finite (rank.json is written). Anything else: a crash, whose
-traceback stands on stderr.
+traceback is on stderr.
 """
 
 import faulthandler
@@ -47,7 +47,7 @@ class Context:
     Args:
         job: the job.json document.
         name: of this process in it.
-        go: the go.json document.
+        go: the document go.json, the start signal.
         repeat_dir: folder of the repeat.
         spec: the workload's spec.json document.
     """

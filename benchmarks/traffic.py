@@ -53,9 +53,9 @@ def of_nccl(environment):
 def nccl_transport(log):
     """Returns the transport of the channels between ranks in the text of NCCL's log.
 
-    Channels over a network count before those inside of a node; without any channel (one rank)
-    it is the network that NCCL has chosen. Of its algorithms that which carried most counts; rank 0
-    alone names them.
+    Channels over a network count before those inside of a node; without any channel (one rank) it
+    is the network that NCCL has chosen. The algorithm with most bytes counts; rank 0 alone names
+    them.
     """
     networks, inside = set(), set()
     for found in _VIA.findall(log):

@@ -1,7 +1,7 @@
 """The Airflow plugin of Nightbench: pages and nothing else.
 
-Airflow imports this module in every one of its processes, tasks included: so it imports nothing
-of ours, and the app is built when the API server starts.
+Airflow imports this module in every one of its processes, tasks included: so it imports no other
+module of Nightbench, and the app is built when the API server starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OLDEST = (3, 2)
 def bundle_url(site: str) -> str:
     """Return the address of the pages' code under `[api] base_url`, as all versions import it.
 
-    Airflow 3.3 resolves it against the document, 3.2 against its own script in static/assets/: so
+    Airflow 3.3 resolves it against the document, 3.2 against its own script in static/assets/. So
     it begins at the root of the host, with the path that a proxy gives the UI.
     """
     return f"{urlsplit(site).path.rstrip('/')}{PREFIX}/static/nightbench.js"

@@ -4,10 +4,9 @@
     python tools/check_prose.py FILE ...    print the findings of these files
 
 It reads the documentation and decisions, the golden file of messages, help texts, other texts of
-three words or more in the code, the texts of the pages, and the first sentence of each public
-docstring and of docstrings of attributes. It also reads comments of YAML, SQL, Dockerfiles, shell
-scripts and the Makefile, and titles and descriptions of dashboards, charts, workflows and issue
-forms.
+three words or more in the code, the texts of the pages, and public docstrings, also of
+attributes. It also reads comments of YAML, SQL, Dockerfiles, shell scripts and the Makefile, and
+titles and descriptions of dashboards, charts, workflows and issue forms.
 """
 
 from __future__ import annotations
@@ -50,6 +49,8 @@ _PAGE_TEXT = re.compile(
     r"|(?<=[>}])(?P<jsx>[^<>{}=;*\"`]*[a-z] [a-z][^<>{}=;*\"`]*)(?=[<{])",
     re.S,
 )
+_SECTION = re.compile(r"^(?:Args|Returns|Yields|Raises|Attributes):\n(?:(?: {4}.*)?\n?)+", re.M)
+_ITEM = re.compile(r"^(?:\w+:\n)? {4}\w[\w*. ,]{0,40}: ", re.M)
 _RULES = tomllib.loads((REPO / "tools/prose.toml").read_text(encoding="utf-8"))
 _TERMS = {re.compile(rf"\b(?:{key})\b", re.I): better for key, better in _RULES["terms"].items()}
 _PLAIN = {"softbreak": " ", "hardbreak": " ", "code_inline": "Code", "image": ""}
@@ -115,16 +116,22 @@ def _at(text: str, found: re.Match[str], shown: str) -> Iterator[tuple[int, str]
     return ((line, each) for _, each in sentences(shown))
 
 
+def _items(section: re.Match[str]) -> str:
+    """Return the items of a section of a docstring as paragraphs, without their names."""
+    return re.sub(r"^ {4,}", "", _ITEM.sub("\n\n", section[0]), flags=re.M)
+
+
 def _code(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the sentences of texts, of commands' docstrings, and the first of public docstrings."""
+    """Yield the sentences of texts and of public docstrings; each argument begins a sentence."""
     known: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             known |= {each.value for each in node.body[:1] if isinstance(each, ast.Expr)}
-            found = [each for _, each in sentences(ast.get_docstring(node) or "")]
+            shown = _SECTION.sub(_items, ast.get_docstring(node) or "")
+            found = [each for _, each in sentences(shown)]
             decorators = map(ast.unparse, getattr(node, "decorator_list", []))
             if not any(".command(" in each for each in decorators):
-                found = [] if getattr(node, "name", "").startswith("_") else found[:1]
+                found = [] if getattr(node, "name", "").startswith("_") else found
         elif isinstance(node, ast.JoinedStr | ast.Constant) and node not in known:
             parts = node.values if isinstance(node, ast.JoinedStr) else [node]
             known.update(parts)

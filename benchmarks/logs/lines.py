@@ -75,8 +75,8 @@ def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
     """Return the lines of a log, and whether the last one is complete.
 
     Progress bars write over themselves: a carriage return or backspaces end a line as well, and
-    what follows is of the same process. Colours are taken out, and the times that Kubernetes
-    writes before each line, unless they are asked for.
+    what follows is of the same process. Colours are removed, and the times that Kubernetes writes
+    before each line, unless they are asked for.
     """
     lines: List[str] = []
     text = without_colours(text.replace("\0", "")).lstrip("\ufeff").replace("\r\n", "\n")

@@ -23,8 +23,8 @@ A line states some of
     skipped                  why the line is none of training
 
 A wrong number is worse than none. Lines of several processes mixed, steps that go back, two runs in
-one file and logs without a step are errors. Damaged lines, figures that are no positive number,
-that have no unit, contradict each other or lie far from all others are left out and counted; too
+one file and logs without a step are errors. Damaged lines are left out and counted. So are values
+that are no positive number, have no unit, contradict each other or are far from all others. Too
 many of them are an error too.
 """
 
@@ -165,7 +165,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
             processes = processes or "one process of several without marks"
     if len(units) > 1:
         said = sorted(unit.replace("/s", "", 1) for unit in units)
-        raise LogError("it counts in several units: {}".format(", ".join(said)))
+        raise LogError("the log counts in several units: {}".format(", ".join(said)))
     number_steps(states, options.get("every"))
     records = [record for _, record in states]
     for figure in ("throughput", "step_s"):
@@ -211,9 +211,9 @@ def _refuse_damage(
     lost = sum(n for why, n in left_out.items() if why != CUT_OFF)
     if kept and lost <= max(1, MOST_DAMAGED * (lost + kept)):
         return
-    said = "no line of it states a step; expected {} ({})".format(name, module.TITLE)
+    said = "no line of the log states a step; expected {} ({})".format(name, module.TITLE)
     if lost:
-        whys = ", ".join("{} {}".format(n, why) for why, n in left_out.items() if n)
+        whys = ", ".join("{}: {}".format(why, n) for why, n in left_out.items() if n)
         said = "{} of {} lines that state a step cannot be read ({}){}; expected at most {:.0%}"
         said = said.format(lost, lost + kept, whys, first, MOST_DAMAGED)
     if not kept and name != "regex" and not set(left_out) - {CUT_OFF, DAMAGED}:

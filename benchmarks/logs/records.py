@@ -115,7 +115,7 @@ def _cross_check(record: Record, fields: Fields, examples: bool, skipped: Counte
     wrong = False
     if speed and step_s and not _agree(speed * step_s, samples, examples):
         if not fields.get("sure"):
-            said = "{:g} a second by {:g} s a step are {:g} in a step; expected {}"
+            said = "{:g} per second times {:g} s per step is {:g} per step; expected {}"
             least = "at least 1" if samples is None else "{:g}".format(samples)
             raise LeftOut(CONTRADICTS, said.format(speed, step_s, speed * step_s, least))
         wrong, record.throughput = True, None
@@ -130,7 +130,7 @@ def _cross_check(record: Record, fields: Fields, examples: bool, skipped: Counte
         record.others["samples_per_s"] = batch / step_s
     seconds, work = fields.get("clocked") or (None, None)
     if speed and seconds and not 1 - CONTRADICTION <= speed * seconds / work <= MOST_PAUSED:
-        said = "{:g} a second are {:g} in {:g} s, and the log counts {:g}"
+        said = "{:g} per second is {:g} in {:g} s; the log counts {:g}"
         raise LeftOut(CONTRADICTS, said.format(speed, speed * seconds, seconds, work))
 
 

@@ -22,7 +22,7 @@ STATED_AGAIN = "of a step that is stated again"
 def last_run(states: List[State]) -> Tuple[List[State], Dict[str, int], str]:
     """Return the lines of the last run, each step once; others, by why; and what came before it.
 
-    A training that was started again goes back, and then on for many lines; processes that write
+    A training that was started again goes back, and then on for many lines. Processes that write
     into one log go back, or state a step again, at every other line. A step that is stated again
     here and there is neither.
     """
@@ -82,7 +82,7 @@ def number_steps(states: List[State], every: Optional[int]) -> None:
         return
     for fields, record in states:
         if fields.get("step") is None:
-            raise LogError("line {} numbers no step, and others do".format(record.line))
+            raise LogError("line {} has no step number, but others have one".format(record.line))
     begin = _begin(states)
     before, segment, offset = (states[0][0].get("epoch") or 0, begin), 0, 0
     size: Optional[int] = None
@@ -97,7 +97,7 @@ def number_steps(states: List[State], every: Optional[int]) -> None:
                 before = (epoch, begin)
             if size != fields["steps"]:
                 raise LogError(
-                    "line {} counts {} steps in an epoch, and others {}".format(
+                    "line {} counts {} steps in an epoch, but others {}".format(
                         record.line, fields["steps"], size
                     )
                 )

@@ -8,12 +8,12 @@
      "throughput": {"tokens/s/device": "tps: {}"},  by unit; of one device where the unit says so
      "others": {"loss": "loss: {}"}}                by name, as printed
 
-A template is text that stands in the line: `{}` is the figure, `{*}` any number, and a blank is
-any number of them, at the end at least one. A list of templates is tried in turn. Figures may have
+A template is text of the line: `{}` is the value, `{*}` any number, and a blank is
+any number of them, at the end at least one. A list of templates is tried in turn. Values may have
 thousands parted by commas, and end with K, M or G. `interval` is the duration of all steps since
 `since`, of as many as `interval_rate` (steps/s) makes of it, or since the line before. `beside` are
-others that stand on lines of their own, before a step's line; `batch` is the examples of all steps
-that follow. `none` says by name which figure stands for none. Figures are means since the line
+others that are on lines of their own, before a step's line; `batch` is the examples of all steps
+that follow. `none` says by name which value means none. Values are means since the line
 before, unless `span` says of how many steps. `bar` are templates of epoch, step and steps of an
 epoch, for lines whose step is rounded (`1e+3`).
 """
@@ -57,7 +57,7 @@ class Template:
         """Return the first place where it stands in a line, from `at` on; None where it does not.
 
         Most begin with a known text, which is found many times faster than a pattern; so is the
-        word before the figure, without which it stands nowhere.
+        word before the value, which is always there.
         """
         if self._word not in line:
             return None

@@ -1,6 +1,6 @@
 """A ring all-reduce over plain TCP: the speed of the network between nodes, without a framework.
 
-The operation is a bitwise exclusive or: it costs little beside the network, and its result
+The operation is a bitwise exclusive or: it costs little compared with the network, and its result
 shows a corrupted byte.
 """
 
@@ -163,7 +163,7 @@ def _receive(link: socket.socket, size: int) -> bytes:
     while done < size:
         count = link.recv_into(view[done:])
         if count == 0:
-            raise ConnectionError("the other end has hung up")
+            raise ConnectionError("the other rank closed the connection")
         done += count
     return bytes(buffer)
 
@@ -190,7 +190,7 @@ def _run(
             seeds = _xor(seeds, _seeds(other, number, world))
         for index, expected in enumerate(_parts(seeds, chunk)):
             if mine[index] != expected:
-                raise AgentError("rank {}: part {} came out wrong".format(rank, index))
+                raise AgentError("rank {}: the sum of part {} is wrong".format(rank, index))
     return {"seconds": seconds, "bytes": chunk * world, "ranks": world}
 
 

@@ -20,7 +20,7 @@ def beside_devices(
     """Return the cores of each process, of the NUMA node of its GPU.
 
     Processes whose GPUs are of one NUMA node share its cores evenly, whole cores with all their
-    threads; where it has fewer cores than they are, each may use all of them.
+    threads. Where it has fewer cores than they are, each may use all of them.
 
     Args:
         devices: name of a process -> its GPU, by index or UUID.
@@ -29,8 +29,8 @@ def beside_devices(
         with_others: other jobs may use the node's other GPUs: leave those their share.
 
     Returns:
-        Nothing where the facts are not known of all of these GPUs, where one has none of the
-        allowed cores beside it, or where all cores are beside all of them.
+        Nothing if facts of one of these GPUs are unknown, if one has none of the allowed cores
+        next to it, or if all are next to all.
     """
     near = _cores_of_gpus(fingerprint["gpu_topology"] or "")
     number = {gpu["uuid"]: gpu["index"] for gpu in fingerprint["gpus"]}

@@ -1,9 +1,9 @@
 """The lock of an environment's build; it works on shared file systems, where flock may not.
 
-mkdir succeeds for one host only, on every file system. The holder writes a new word into the
-folder every few seconds. Hosts that wait watch the word by their own clocks, so that clocks of
-hosts are never compared: when it has not changed for `STALE_S`, the holder is dead, and one host
-takes the folder over by renaming it.
+mkdir succeeds for one host only, on every file system. The holder writes a new word into the folder
+every few seconds. Hosts that wait watch the word by their own clocks, so that clocks of hosts are
+never compared. When it has not changed for `STALE_S`, the holder is dead, and one host takes the
+folder over by renaming it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BuildLock:
     """The right to build one environment.
 
     Args:
-        path: the lock's folder, beside the environment.
+        path: the lock's folder, next to the environment.
         who: description of the holder for the hosts that wait.
     """
 

@@ -92,8 +92,8 @@ class Cgroup:
             remove_folder(folder)
         if memory_mb is not None and self._folder is None:
             raise AgentError(
-                "the memory of a process cannot be limited here: this login may make no cgroup "
-                "that accounts memory",
+                "the memory of a process cannot be limited here: this login cannot "
+                "create a cgroup that counts memory",
                 "delegate one to it (systemd: Delegate=memory), or leave `memory` out of the case",
             )
         self._events = MemoryEvents(self._folder)
@@ -167,7 +167,7 @@ class MemoryEvents:
         """Return the name of the count that has grown, or None.
 
         The processes' own cgroup counts whatever OOM killer ended one of them: where it has a
-        count, the machine's, in which others' processes are counted too, is not asked.
+        count, that of the whole host, with others' processes, is not read.
         """
         for (path, name), before in zip(self._files, self._before):
             now = _oom_kills(path)

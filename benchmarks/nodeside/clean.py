@@ -30,7 +30,7 @@ def clean(
     Args:
         root: folder of Nightbench on the node.
         keep_days: age in days from which a file is old.
-        keep_code: digests of code that stay.
+        keep_code: digests of code to keep.
         lock_dir: folder of the node's lock.
         job_root: folder whose `jobs/` holds the state of jobs; the root when None.
 

@@ -1,8 +1,8 @@
 """The verb `commit`: builds the wheel of a commit by its repository's recipe, under the locks.
 
 <root>/commits/<repository>/mirror.git      its branches and what was asked for; kept
-<root>/commits/<repository>/<build>/        build.log, and wheel/ where one was made; whoever
-                                            asked takes it and removes the folder
+<root>/commits/<repository>/<build>/        build.log, and wheel/ where one was made; the
+                                            caller takes it and removes the folder
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Environments that are images: found or pulled, made to look like a prefix, and ended by labels.
 
-<root>/envs/<line>-image-<digest>/bin/python        runs in_container.py, which lies beside
+<root>/envs/<line>-image-<digest>/bin/python        runs in_container.py, next to it
 <root>/envs/<line>-image-<digest>/container.json    engine, image, mounts, options
 """
 
@@ -30,7 +30,7 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
 
     Returns:
         {"python", "env", "built"}, or {"unavailable", "hint"} where the engine, the image or its
-        interpreter cannot be had on this node.
+        interpreter is not available here.
 
     Raises:
         AgentError: the folder cannot be written.
@@ -102,7 +102,7 @@ def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
         if found != digest:
             return {
                 "unavailable": "{} has sha256 {}, expected {}".format(name, found, digest),
-                "hint": "Another file took its place: name its digest, or put the old one back",
+                "hint": "The file was replaced: name the new digest, or restore the old file",
             }
         return {"image": name, "pulled": False}
     path = os.path.join(root, "images", digest + ".sif")

@@ -23,7 +23,7 @@ _COPY_BYTES = 32 * 2**20
 def of_cpu(cpus: Sequence[int]) -> list[dict[str, Any]]:
     """Measure a matrix product and a memory copy in this interpreter, on one of the job's cores.
 
-    These are rates of the interpreter, not of the machine: compare them only with each other.
+    These are rates of the interpreter, not of the node: compare them only with each other.
     """
     allowed = os.sched_getaffinity(0)
     if cpus:
@@ -147,7 +147,7 @@ def run_script(
 
     Args:
         python: interpreter of the line's environment.
-        script: prints a JSON list of controls, the last of which counts; see benchmarks/README.md.
+        script: prints JSON lists of measurements, of which the last counts; benchmarks/README.md.
         timeout_s: importing a framework takes most of it.
     """
     try:

@@ -37,10 +37,10 @@ def power_in_window(
     if not count and len(inside) >= needed:
         return dict(found, absent="the {} cannot be read".format(what))
     if count < needed:
-        words = "the {} was read {} times in the window, {} are needed"
+        words = "the {} was read {} times in the window; expected at least {}"
         return dict(found, absent=words.format(what, count, needed))
     if watts <= 0:
-        return dict(found, absent="the {} does not move".format(what))
+        return dict(found, absent="the {} does not change".format(what))
     return dict(found, mean_w=round(watts, 3))
 
 

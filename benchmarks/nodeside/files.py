@@ -54,7 +54,7 @@ def write_text(path: str, text: str, durable: bool = False) -> None:
     """Write a file atomically; `durable` syncs it before the rename.
 
     Raises:
-        OSError: the disk is full or read-only; nothing is left beside the old content.
+        OSError: the disk is full or read-only; nothing is left except the old content.
     """
     beside = "{}.tmp-{}".format(path, os.getpid())
     try:

@@ -1,6 +1,6 @@
 """`bin/python` of an environment that is an image: runs the image's interpreter in a container.
 
-It lies in the folder of the environment, beside container.json, and needs nothing else. The process
+It is in the folder of the environment, next to container.json, and needs nothing else. The process
 in the container looks like one that was started here: same network, process ids, user, folders,
 cores, variables that the agent has set, exit status. Labels say whose it is.
 """

@@ -56,7 +56,7 @@ class NodeJob:
             self._take(document)
         except (KeyError, TypeError) as error:
             raise AgentError(
-                "{}: not as contract/job.schema.json says: {!r} is missing".format(
+                "{}: does not match contract/job.schema.json: {!r} is missing".format(
                     self.path, error.args[0]
                 )
             ) from error
@@ -66,7 +66,7 @@ class NodeJob:
         names = [entry["name"] for entry in document["nodes"]]
         if node not in names:
             raise AgentError(
-                "{}: node {!r} is not of this job (nodes: {})".format(
+                "{}: node {!r} does not belong to this job (nodes: {})".format(
                     self.path, node, ", ".join(names)
                 )
             )
@@ -184,7 +184,7 @@ class NodeJob:
         wanted = sorted(entry["name"] for entry in self.processes)
         if names != wanted:
             raise AgentError(
-                "{} starts {}, the job wants {} on node {}".format(path, names, wanted, self.node)
+                "{} starts {}, the job plans {} on node {}".format(path, names, wanted, self.node)
             )
         return made
 

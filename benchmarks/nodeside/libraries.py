@@ -44,7 +44,7 @@ def bring(wanted: Mapping[str, str], env: str) -> None:
                 "{}: found {} files {} in site-packages; expected one".format(
                     name, len(found), pattern
                 ),
-                "name in `libraries` of framework.json where a package of the lock has it",
+                "correct its path in `libraries` of framework.json",
             )
         with open(found[0], "rb") as handle:
             content = handle.read()

@@ -2,7 +2,7 @@
 
 Once a second the cores' busy time is compared with that of the agent and its processes, which
 reads two or three small files. Only where the rest exceeds the limit of the job's policy are all
-processes of the machine scanned, at most every few seconds: the agent runs on a measured core.
+processes of the node scanned, at most every few seconds: the agent runs on a measured core.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CpuMeter:
     """Measures foreign work on some cores from its creation on.
 
     Args:
-        cpus: the cores; all of the machine when empty.
+        cpus: the cores; all of the node when empty.
         job_id: its processes are not foreign; None: no process with a Nightbench mark is foreign.
         limit: share above which the processes are identified.
     """

@@ -12,8 +12,8 @@ from nodeside.files import AgentError
 class PortReservation:
     """Bound sockets that reserve port numbers on the host.
 
-    The wildcard address is bound, so that two nodes on one machine (each with a loopback
-    address of its own) never reserve the same number: frameworks listen on the wildcard too.
+    The wildcard address is bound, so that two nodes on one machine (each with a loopback address of
+    its own) never reserve the same number. Frameworks listen on the wildcard too.
     """
 
     def __init__(self, names: Sequence[str], address: str, low: int, high: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Iterator
 def prefix(path: str) -> dict[str, Any]:
     """Return {"python": path} of a prefix, or {"problem": why nothing of it is run}.
 
-    What lies there runs as this user. So the prefix, its interpreter and all folders on the way
+    The programs there run as this user. So the prefix, its interpreter and all folders on the way
     have to belong to this user or to root, and others may not write to them. A folder in which
     everybody replaces only their own entries (/tmp) is no danger on the way.
     """
@@ -45,12 +45,12 @@ def _writable_by_others(path: str) -> str | None:
     if state.st_uid not in (0, os.getuid()):
         return "found owner {}; expected uid {} or root".format(state.st_uid, os.getuid())
     if state.st_mode & stat.S_IWOTH and not sticky:
-        return "found permissions {:o}; expected none to write for others".format(
+        return "found permissions {:o}; expected no write permission for others".format(
             stat.S_IMODE(state.st_mode)
         )
     ours = state.st_gid in (0, os.getgid())
     if state.st_mode & stat.S_IWGRP and not ours and not sticky:
-        return "found permissions {:o} of group {}; expected none to write for others".format(
+        return "found permissions {:o} of group {}; expected no write permission for others".format(
             stat.S_IMODE(state.st_mode), state.st_gid
         )
     return None

@@ -44,8 +44,8 @@ def preflight(
         code: folder of the shipped code.
         cpus: cores that jobs are pinned to; all when empty.
         controls_of: device kind that is measured too, `cpu` (up to 3 s) or `gpu` as well (a
-            framework's import more); nothing when None, or where the node's lock is held.
-        prefixes: framework line -> prefix that the site prepared, for the controls of GPUs.
+            framework's import more); nothing when None, or where the node is locked.
+        prefixes: framework line -> prefix that the site prepared, for control measurements of GPUs.
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
     problem = why_not_usable(root)

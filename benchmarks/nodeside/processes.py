@@ -129,7 +129,7 @@ def launch(
         except OSError as error:
             raise AgentError(
                 "cannot start {}: {}: {}".format(name, argv[0], error.strerror),
-                "look whether the environment of the framework is complete on the node",
+                "check whether the environment of the framework is complete on the node",
             ) from error
     return Launched(name, popen)
 

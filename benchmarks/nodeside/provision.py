@@ -330,7 +330,7 @@ def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
     )
     if recipe.index is not None:
         hint += (
-            ". The {} build of {} comes from {}, or from a folder that holds its wheel: "
+            ". The {} build of {} comes from {}, or from a folder that contains its wheel: "
             "PIP_FIND_LINKS=/folder in the node's environment"
         ).format(recipe.variant, recipe.package, recipe.index["url"])
     return Unavailable(

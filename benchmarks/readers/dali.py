@@ -44,7 +44,7 @@ class Decoder:
         Args:
             size: height and width.
             batch_size: images in a batch.
-            chosen: endless iterator over paths, what is drawn for each (n, 5), and labels (n).
+            chosen: endless iterator over paths, the random values of each (n, 5), and labels (n).
 
         Raises:
             DataError: an image cannot be decoded.

@@ -21,7 +21,7 @@ class Corpus:
     """One rank's part of the text as a stream of word pieces without end.
 
     Words are lower-case without accents, and split into the longest pieces of the vocabulary, as
-    BERT's are (Devlin et al. 2018, arXiv:1810.04805). A separator stands between documents.
+    BERT's are (Devlin et al. 2018, arXiv:1810.04805). Documents have a separator between them.
 
     Args:
         part: see `files.Part`; a folder.

@@ -6,7 +6,7 @@ Asks the API server, to which every service's heartbeat is known; a Celery worke
 through the broker. After `LIMIT` unhealthy answers in a row all processes of the container are
 killed, and `restart` starts it again. None is counted in a container's first `START_S` (a slow
 start is no hang) and none while the database or the broker is away, which no restart of a service
-mends. Where the API server does not answer, only its own container (metadatabase) counts that as a
+fixes. Where the API server does not answer, only its own container (metadatabase) counts that as a
 failure: the others cannot know. With several instances of a service the newest heartbeat counts:
 use `airflow jobs check`.
 """

@@ -33,7 +33,7 @@ where cluster = :cluster
 order by node;
 
 -- name: nodes(cluster)
--- Nodes with their state and last preflight; a null cluster does not constrain.
+-- Nodes with their state and last preflight; a null cluster selects everything.
 select *
 from marts.dim_node
 where :cluster::text is null or cluster = :cluster

@@ -15,8 +15,8 @@ from nightbench.night.load_batch import build_load_batch
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
 FAULTS = {
     "raise": "RuntimeError: out of coffee",
-    "end": "the script has ended, and its log with it, before all steps were measured",
-    "garbage": "no line of it states a step",
+    "end": "the script ended before all steps were measured",
+    "garbage": "no line of the log states a step",
     "hang": "a step within 15 s",
     "lie": "window_matches_steps",
 }

@@ -245,7 +245,7 @@ def test_a_paused_suite_is_not_expected_and_that_is_said(
     (row,) = repository.nights()
     assert (row["state"], row["sentence"]) == (
         "paused",
-        "its DAG was paused, so nothing was expected",
+        "its DAG was paused, so no run was expected",
     )
     assert len(watch(DUE + DAY)) == 1
 

@@ -6,7 +6,7 @@ import paddle
 class Loss(paddle.nn.Layer):
     """The loss of a batch as a layer, of which `to_static` makes a graph.
 
-    Of a function within another PaddlePaddle 2 makes none: it does not find the names around it.
+    PaddlePaddle 2 makes none of a nested function: it does not find the names around it.
     """
 
     def __init__(self, model, loss):

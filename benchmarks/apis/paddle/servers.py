@@ -6,7 +6,7 @@ import numpy
 def rows_pulled(program, run, feed):
     """Returns the rows of sparse tables that servers of PaddlePaddle give for a batch.
 
-    Trainers hold no such table, and what lies in its variable is what they started from.
+    Trainers hold no such table, and the content of its variable is what they started from.
 
     Args:
         program: a copy of the training program; what no lookup needs is removed.

@@ -2,10 +2,10 @@
 
     script.py COMMAND [ARGUMENT ...]
 
-The environment is that of `rank.py`. Steps and figures come from the log; the window is timed by
-this process, between the moments at which the first and the last of its lines arrived, so that the
-figures of the log are checked by a clock that is not theirs. Scripts go on until every measured
-process of the gang has its window (the file `drain` of the repeat), and are then ended.
+The environment is that of `rank.py`. Steps and values come from the log. This process times the
+window, from the arrival of its first line to that of its last one. So another clock checks the
+values of the log. Scripts continue until every measured process of the gang has its window (the
+file `drain` of the repeat), and are then ended.
 
 Exit code 0: measured. The script's own where it failed; 1 where its log cannot be read.
 """
@@ -133,8 +133,8 @@ def _stated_s(record, samples_per_step):
     by_speed = samples_per_step / record.throughput if record.throughput else None
     if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
-            "line {} states {:g} s a step at {:g} a second: {:g} in a step; expected {:g}: correct "
-            " `batch_size_per_device`, or `log.covers`".format(
+            "line {} states {:g} s per step and {:g} samples/s, {:g} samples per step; expected "
+            "{:g}: correct `batch_size_per_device`, or `log.covers`".format(
                 record.line,
                 record.step_s,
                 record.throughput,
@@ -148,11 +148,13 @@ def _stated_s(record, samples_per_step):
 def find_window(found, times_s, protocol, samples_per_step):
     """Returns the first window of a log that is long enough; None where it is not there yet.
 
-    Steps of epochs whose length the log does not state are not counted over: the window then lies
+    Steps of epochs whose length the log does not state are not counted over: the window is then
     within one epoch.
     """
     if not found.numbered:
-        raise reading.LogError("it numbers no steps; give `log.every`, the steps from line to line")
+        raise reading.LogError(
+            "the log numbers no steps; set `log.every`, the steps between two lines"
+        )
     opened = None
     for number, record in enumerate(found.records):
         if record.done < protocol["warmup_steps"]:
@@ -295,7 +297,7 @@ class LogReader:
         if self.window is not None:
             self._recorder.phase("drain")
         elif whole:
-            sys.exit("the script has ended, and its log with it, before all steps were measured")
+            sys.exit("the script ended before all steps were measured")
 
 
 def main():

@@ -1,9 +1,9 @@
 """Layers split over devices, one after another: GPipe (Huang et al. 2019, arXiv:1811.06965).
 
 All ranks run one program: in each tick a stage computes one part of the batch and hands it on, and
-JAX differentiates all ticks together. What stands before and after the layers has no stage: each
-rank holds a shard of its weights, gathers them, and computes its own samples, as MaxText does.
-A stage's weights may be shards, too, of the ranks that compute the same stage of other samples: at
+JAX differentiates all ticks together. The parts before and after the layers have no stage: each
+rank holds a shard of its weights, gathers them, and computes its own samples, as MaxText does. A
+stage's weights may be shards, too, of the ranks that compute the same stage of other samples. At
 stage 3 each part gathers them, for its forward and again for its backward.
 """
 

@@ -13,7 +13,7 @@ HOLDERS = ("stages", "shards")
 def gathered_again(function):
     """The same, whose backward gathers weights again, and keeps all else that it needs.
 
-    What a gathered weight is broadcast to is made of it again, too.
+    Broadcasts of a gathered weight are computed again, too.
     """
     names = "all_gather", "broadcast_in_dim"
     return jax.checkpoint(function, policy=lambda primitive, *_, **__: primitive.name not in names)
@@ -84,8 +84,8 @@ class Sharded(Scope):
     """A scope whose weights are gathered where they are used; their gradients are scattered.
 
     Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
-    send it. None: all ranks have all. So do layers: those of one of the `stages`. Of `matrices`,
-    name -> how `tensor` splits it, each device gathers its own columns or rows.
+    send it. None: all ranks have all. So do layers: those of one of the `stages`. `matrices`:
+    name -> how `tensor` splits it; each device gathers its own columns or rows.
     """
 
     def __init__(self, parameters, averages, key, split, held, stages, matrices):

@@ -343,7 +343,7 @@ class Trainer(Base):
                 return expect_precision(self.context.precision, name)
         exact = [bool((value.reshape(256, 256) == fine).all()) for value in (product, image)]
         if exact[0] != exact[1]:
-            raise RuntimeError("of matrix products and convolutions one is computed in TF32")
+            raise RuntimeError("only one of a matrix product and a convolution is computed in TF32")
         return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")
 
 

@@ -8,7 +8,7 @@ class CorrectedAdam(nn.Cell):
     """Adam, with decoupled decay of matrices, by MindSpore's fused kernel.
 
     nn.AdamWeightDecay has that kernel without a correction of the bias, nn.Adam adds epsilon before
-    it, and optim.AdamW compiles anew in every step of PyNative. The correction goes into rate,
+    it, and optim.AdamW compiles again in every step of PyNative. The correction goes into rate,
     epsilon and decay.
     """
 

@@ -3,8 +3,8 @@
 After each batch a trainer with `sync` or `half_async` sleeps in HalfAsyncCommunicator::Barrier,
 until the thread that talks to the servers has set a counter to 0. That thread notifies it without
 holding the mutex (BarrierWeakUp): who has read the counter, and does not sleep yet, misses the one
-notification. The servers then wait for this trainer, and the others' requests fail after 180 s
-with "Deadline Exceeded". One notification more does no harm: whoever wakes reads the counter again.
+notification. The servers then wait for this trainer, and the others' requests fail after 180 s with
+"Deadline Exceeded". One more does no harm: a thread that wakes reads it again.
 """
 
 import ctypes
@@ -38,7 +38,7 @@ def keep_awake(communicator):
     """Notifies once more each second, in a thread that ends with `communicator`."""
     address = condition()
     if address is None:
-        print("This build of PaddlePaddle is not known: who misses a notification is not woken.")
+        print("This build of PaddlePaddle is not known: lost notifications are not repeated.")
         return
 
     def notify():

@@ -210,7 +210,7 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all parameters, as this trainer sees them.
 
-        Of a table that stays with the servers: the rows that they give for the window's first
+        For a table that only the servers have: the rows that they return for the window's first
         batch, once there is one.
         """
         held = {name: numpy.array(self._tensor(name)) for name in self.made}

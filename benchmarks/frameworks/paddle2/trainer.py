@@ -56,11 +56,11 @@ def _start_geo_in_turns():
 def exchange_on_cpu(program):
     """Lets the operators that speak with servers work on the CPU, on copies of a GPU's gradients.
 
-    They take gradients where they lie: of a GPU's they would send memory that nobody has filled
+    They take gradients where they are. For a GPU's, they would send memory that was never filled
     (PushDenseVarsAsync in fleet.cc, distributed_push_sparse_op.h).
 
     Returns:
-        Names of the tables whose rows lie with the servers.
+        Names of the tables whose rows are on the servers.
     """
     block = program.global_block()
     for place in reversed(range(len(block.ops))):
@@ -225,7 +225,7 @@ class GraphTrainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters, as this trainer sees them.
 
-        Of a table that stays with the servers: the rows that they give for the window's first
+        For a table that only the servers have: the rows that they return for the window's first
         batch, once there is one.
         """
         if self.dense:

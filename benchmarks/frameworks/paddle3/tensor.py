@@ -1,7 +1,7 @@
 """Matrices split over devices that compute the same samples, by PaddlePaddle's `shard_tensor`.
 
 As Megatron-LM does it (Shoeybi et al. 2019, arXiv:1909.08053): of two matrices in a row the first
-is split by columns, the second by rows. What is exchanged PaddlePaddle decides.
+is split by columns, the second by rows. PaddlePaddle decides what is exchanged.
 """
 
 import paddle

@@ -1,9 +1,9 @@
 """Sequences split over devices that compute the same samples: context parallel.
 
 Each device has a piece from the front of every sequence and one from its end, so that all of them
-attend to equally many places, and gathers keys and values of all pieces, as in the training of
-Llama 3 (Grattafiori et al. 2024, arXiv:2407.21783). PyTorch's own `context_parallel` passes them
-around a ring instead, and has kernels for GPUs alone.
+attend to equally many places. It gathers keys and values of all pieces, as in the training of Llama
+3 (Grattafiori et al. 2024, arXiv:2407.21783). PyTorch's own `context_parallel` passes them around a
+ring instead, and has kernels for GPUs alone.
 """
 
 import torch
@@ -45,7 +45,7 @@ class Sequences:
     def attend(self, query, key, value, is_causal, enable_gqa):
         """Attention of heads (n, heads, length, size), each up to its own place in the whole."""
         if not is_causal:
-            raise NotImplementedError("found attention to all places; expected causal attention")
+            raise NotImplementedError("found attention to all positions; expected causal attention")
         gathered = all_gather_tensor_autograd(torch.stack([key, value]), 3, self.group)
         pieces = gathered.chunk(2 * self.ranks, 3)
         key, value = torch.cat([*pieces[::2], *reversed(pieces[1::2])], 3)

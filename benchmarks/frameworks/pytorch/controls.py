@@ -2,8 +2,8 @@
 
     python controls.py 7 [--device cpu --side 256 --copy-bytes 1048576]
 
-Prints a JSON list of {"metric", "unit", "backend", "device", "values"}, values in 1e9/s; with
-several GPUs again with NCCL's, so that the first list is there where NCCL fails or hangs.
+Prints a JSON list of {"metric", "unit", "backend", "device", "values"}, values in 1e9/s. With
+several GPUs it prints another list with NCCL's; the first list is there if NCCL fails or hangs.
 
     python controls.py 7 --rank 0 --world 2 --listen-range 20000-29999
 

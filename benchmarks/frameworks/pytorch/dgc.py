@@ -1,8 +1,8 @@
 """Deep Gradient Compression (Lin et al. 2017, arXiv:1712.01887) in the place of all-reduce.
 
-Of each parameter the largest accumulated gradients travel, as values and indices in one all-gather;
-what stays behind is accumulated. Momentum is applied before the exchange (momentum correction), and
-that of what has travelled is dropped (momentum factor masking).
+The largest accumulated gradients of each parameter are sent, as values and indices in one
+all-gather. The others are accumulated. Momentum is applied before the exchange (momentum
+correction), and that of what has travelled is dropped (momentum factor masking).
 """
 
 import torch
@@ -24,7 +24,7 @@ class Dgc:
         parameters: of the network; rank 0's values are given to all ranks.
         params: of the workload: `momentum`, `weight_decay`, and `clip_norm` where gradients are
             clipped, each rank's by 1 / sqrt(ranks) of it (section 3.3).
-        sparsity: percent that stays behind.
+        sparsity: percent that is not sent.
         warm_up_steps: steps over which the sparsity grows; the protocol's, so that the window has
             one sparsity.
     """

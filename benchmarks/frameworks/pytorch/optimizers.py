@@ -21,8 +21,8 @@ _STATES = ("exp_avg", "exp_avg_sq")
 def keep_in_bf16(optimizer, device):
     """Stores Adam's states in bfloat16 between steps; updates are computed in float32.
 
-    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them; older ones
-    (2.11) refuse them, and there is none for CPUs: then states are float32 while all are updated.
+    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them. Older ones
+    (2.11) refuse them, and there is none for CPUs. Then states are float32 while all are updated.
     """
     if device.type == "cuda" and _mixes(device):
         for group in optimizer.param_groups:

@@ -44,7 +44,7 @@ def cut(model, context, device):
     Args:
         model: whose `forward` takes what the stage before returns, and passes over what is None.
         context: see `rank.Context`; its workload's `ends` names what the first and the last stage
-            have beside layers.
+            have besides layers.
         device: number of this one in the pipeline.
 
     Returns:

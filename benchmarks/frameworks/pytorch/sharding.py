@@ -37,7 +37,7 @@ def split(model, context, mesh, dtype, experts):
     """Splits a model by `tensor` and by stages 2 and 3, and moves the rest to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
-    (stage 2); what lies outside of the layers is gathered for the whole step.
+    (stage 2); weights outside of the layers are gathered for the whole step.
 
     Args:
         model: with the weights to begin with.

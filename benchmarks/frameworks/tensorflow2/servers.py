@@ -113,7 +113,7 @@ class Chief(Base):
         self.coordinator.join()
         sent, updates = len(self.kept) * self.workers, int(self.updates.numpy())
         if updates != sent:
-            raise RuntimeError("the servers have {} updates; expected {}".format(updates, sent))
+            raise RuntimeError("found {} updates on the servers; expected {}".format(updates, sent))
         return [float(numpy.mean([loss.fetch() for loss in step])) for step in self.kept]
 
     def weights(self):

@@ -177,5 +177,5 @@ class RankTrainer(Base):
             for value in (product, tf.nn.conv2d(image, filters, 1, "VALID"))
         ]
         if exact[0] != exact[1]:
-            raise RuntimeError("of matrix products and convolutions one is computed in TF32")
+            raise RuntimeError("only one of a matrix product and a convolution is computed in TF32")
         return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")

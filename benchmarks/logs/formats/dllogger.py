@@ -1,6 +1,6 @@
 """`DLLL {"type": "LOG", "step": [0, 10], "data": {"train.total_ips": 2345.6}, ...}`.
 
-Lines of METADATA state the units. What the logger writes to the terminal is read as well:
+Lines of METADATA state the units. The logger's output on the terminal is read as well:
 `DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`, and
 `DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`. Where no step states a speed, as
 in BERT of PyTorch, that of the whole training is read: `"step": []`, in the terminal `()`.

@@ -3,14 +3,14 @@
  45%|####5     | 10/22 [00:30<00:27,  2.27s/it]
 Steps:  45%|####5     | 10/22 [00:30<00:27,  2.27s/it, lr=0.0001, step_loss=0.12]
 
-The step and its time are those of the progress bar, which is smoothed by tqdm; what the Trainer
-prints beside it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before.
-Of several bars that of the training is the one with losses, else the one that lasts longest, else
-the one that no evaluation ends, else the one with most steps. Of bars with one name and number of
-steps, one that continues behind another encloses it; one that begins again once it is full is that
-of the next epoch. Where the bar is switched off, `num_input_tokens_seen` and `train_runtime` say
-how many tokens were seen since the line before, and in which time; without them only the line at
-the end of a training states a speed, with evaluation and compilation in it.
+The step and its time are those of the progress bar, which is smoothed by tqdm; the Trainer's line
+next to it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before. If
+there are several bars, the training's is the one with losses. Otherwise it is the longest, then the
+one that no evaluation ends, then the one with most steps. If bars have one name and number of
+steps, a bar that continues behind another encloses it. A bar that begins again once it is full is
+that of the next epoch. Where the bar is switched off, `num_input_tokens_seen` and `train_runtime`
+say how many tokens were seen since the line before, and in which time. Without them only the line
+at the end of a training states a speed, with evaluation and compilation in it.
 """
 
 import itertools

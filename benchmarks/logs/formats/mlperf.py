@@ -1,13 +1,13 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
 The key `tracked_stats` states a throughput, in samples/s unless the option `unit` says otherwise
-(GPT-3's is in tokens/s), and its metadata the step or the samples that have been seen, or those of
-a block of which it is the mean. Where none does, the time between `block_start` and `block_stop`
+(GPT-3's is in tokens/s). Its metadata state the step or the samples that have been seen, or those
+of a block of which it is the mean. Where none does, the time between `block_start` and `block_stop`
 is that of `samples_count` or `epoch_count`, and that between `epoch_start` and `epoch_stop` of
 `train_samples`, in batches of `global_batch_size`; GPT-3 counts tokens in all of them.
 
-Benchmarks count different things by one name. What a number counts is decided by the log's clock
-and by the numbers next to it.
+Benchmarks count different things by one name. The log's clock and the numbers next to a number
+decide what it counts.
 """
 
 import bisect

@@ -1,7 +1,7 @@
 """`Epoch: [0][10/100]  Time 0.123 (0.130)  Data 0.001 (0.002)  Loss 6.9 (6.95)`.
 
-The first figure is the last step's, in seconds; the one in brackets is the epoch's mean. GNMT
-begins its lines with `TRAIN`. Torchvision's references, DETR and DeiT state the mean of the last 20
+The first value is the last step's, in seconds; the one in brackets is the epoch's mean. GNMT begins
+its lines with `TRAIN`. Torchvision's references, DETR and DeiT state the mean of the last 20
 steps: `Epoch: [0]  [ 10/100]  eta: 0:00:11  loss: 6.9 (6.95)  time: 0.123  data: 0.001`.
 """
 

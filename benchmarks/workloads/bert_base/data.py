@@ -11,8 +11,8 @@ def batch(params, batch_size, random):
     """Sequences of two sentences, of which `predictions` tokens are masked.
 
     Tokens follow Zipf's law, which can be learnt. Names and shapes: tokens and segments (n,
-    length); masked_positions and masked_tokens, what stood there, (n, predictions); next_sentence
-    (n), whether the second sentence follows the first.
+    length); masked_positions and masked_tokens, the tokens there before, (n, predictions);
+    next_sentence (n), whether the second sentence follows the first.
     """
     shape = (batch_size, params["sequence_length"])
     tokens = random.zipf(1.3, shape) % params["vocabulary"]
@@ -37,8 +37,8 @@ def read(params, batch_size, part, random):
 
     [CLS] A [SEP] B [SEP] fills the length: text runs on into the next document, with a separator
     between (FULL-SENTENCES of Liu et al. 2019, arXiv:1907.11692), so that nothing is padded. In
-    half of the sequences B stands elsewhere in the text. Of the tokens to predict 80 % are masked,
-    10 % replaced and 10 % left.
+    half of the sequences B is elsewhere in the text. 80 % of the tokens to predict are masked, 10 %
+    replaced and 10 % left.
     """
     corpus = text.Corpus(part, params["vocabulary"])
     length, predictions = params["sequence_length"], params["predictions"]

@@ -25,7 +25,7 @@ def batch(params, batch_size, random):
 def read(params, batch_size, part, random):
     """Batches of a text corpus, as `batch` makes them.
 
-    Neighbours lie up to WINDOW words away, near ones more often; negatives are drawn by how often
+    Neighbours are up to WINDOW words away, near ones more often; negatives are sampled by how often
     words were found so far, to the power of 3/4 (Mikolov et al. 2013, arXiv:1310.4546).
     """
     corpus = text.Corpus(part, params["vocabulary"])

@@ -1,8 +1,8 @@
 """The cells that try every configuration of a line on a cluster, for `nightbench accept`. Pure.
 
-A configuration (in code: a mode) is a strategy with the other axes that a line's `framework.json`
-declares: precision, compiler, execution and layout in every combination, and each compression, kind
-of synchronisation and stage of sharding.
+A configuration is a strategy with the other axes that a line's `framework.json`
+declares: precision, compiler, execution and layout in every combination, and each compression,
+synchronisation and stage of sharding.
 """
 
 import itertools
@@ -69,8 +69,8 @@ class ModeCell:
 def mode_cells(line: str, cluster: Cluster, catalog: Catalog) -> tuple[ModeCell, ...]:
     """Return the configurations of a line: at one device, two, all of a node and of two nodes.
 
-    Each is tried by the smallest workload that has it, at scale smoke, preferably one that
-    states its first losses, and whose loss is proved to fall.
+    Each is tried by the smallest workload that has it, at scale smoke, preferably one that states
+    its first losses, and whose loss is proved to decrease.
     """
     (framework,) = builds_of(catalog.frameworks[line], cluster, {})
     runs = framework.devices.get(cluster.device_kind, f"no support for {cluster.device_kind}")

@@ -105,7 +105,7 @@ def chosen_cells(
         untried: includes configurations that were never run on such devices.
 
     Raises:
-        UserError: there is no such line, or no such mode in any of them.
+        UserError: there is no such line, or no such configuration in any of them.
     """
     have = {name: each for name, each in catalog.frameworks.items() if not each.commands}
     for name in lines:

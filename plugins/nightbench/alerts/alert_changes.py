@@ -108,12 +108,12 @@ def alerts_for(
     """Decide which alerts a run opens, continues, resolves and reopens.
 
     The verdicts `regressed`, `failed`, `unavailable` and `missing` open alerts. An alert stays live
-    while its series has the same verdict, and is sent again only where its change grows: where two
-    nights lie below the interval that was sent by more than `min_change`. A regression ends when
-    the values of two nights are above half of the drop, not when the baseline has followed it down;
-    a drop from the lower level is a new alert. A failed or missing case ends with the second value
-    in a row. A dismissed alert stays silent while its event continues, and is reopened where two
-    nights lie further down.
+    while its series has the same verdict. It is sent again only if its change grows, that is, if
+    two nights are below the interval that was sent by more than `min_change`. A regression ends
+    when the values of two nights are above half of the drop, not when the baseline has followed it
+    down. A drop from the lower level is a new alert. A failed or missing case ends with the second
+    value in a row. A dismissed alert stays silent while its event continues, and is reopened if two
+    nights are further down.
 
     Args:
         verdicts: of one run.

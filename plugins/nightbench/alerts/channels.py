@@ -1,7 +1,7 @@
 """Channels, and how messages are sent to them by Apprise.
 
 A channel is an Apprise URL. Such URLs hold tokens, so no URL and no part of one is ever logged or
-returned: a channel is named by its place in the suite's list and its scheme. A URL of the form
+returned. A channel is named by its place in the suite's list and its scheme. A URL of the form
 `apprise://conn/<conn_id>` names an Airflow Connection that holds the real one.
 """
 

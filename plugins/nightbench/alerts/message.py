@@ -116,7 +116,7 @@ def message(
     """Return one message about all news.
 
     Args:
-        run: the latest run that brought news.
+        run: the latest run with news.
         owner: of the alerts.
         news: new alerts, the worst first; those of one cause become one item.
         resolved: alerts that ended.

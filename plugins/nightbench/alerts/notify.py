@@ -55,7 +55,7 @@ def notify(
 
     Args:
         warehouse: its connection locks the cluster's alerts.
-        plan: of the run that brought the news.
+        plan: of the run with the news.
         notifier: how messages are sent.
         night: whose message it is; that of the latest unnotified alert where None.
 

@@ -34,11 +34,11 @@ def picture(
     """Return the plot of a series.
 
     Args:
-        title: is drawn above the plot and becomes the file's name.
+        title: is shown above the plot and becomes the file's name.
         points: oldest first; the last one is tonight's.
         unit: of work; the axis is in units per second.
-        since: later nights are drawn as bad.
-        baseline: of the verdict, drawn as a line.
+        since: later nights are shown as bad.
+        baseline: of the verdict, shown as a line.
 
     Returns:
         None if there are fewer than two nights.

@@ -1,7 +1,7 @@
 """A possible cause with its evidence, and how other series and controls behaved.
 
 A weight counts evidence; it is not a probability. The evidence that a cause requires (its version
-changed, its control dropped) weighs 2 to 4; other series and controls add or subtract 1 to 3.
+changed, a control measurement dropped) weighs 2 to 4; others add or subtract 1 to 3.
 """
 
 from collections.abc import Iterable, Sequence
@@ -93,7 +93,7 @@ def other_frameworks(facts: CauseFacts) -> list[Peer]:
 def dropped_controls(facts: CauseFacts) -> list[ControlSeries]:
     """Return the control measurements of the case's nodes that dropped.
 
-    A control between nodes counts only where the case runs on all of them.
+    A control measurement between nodes counts only where the case runs on all of them.
     """
     return [
         control

@@ -236,8 +236,8 @@ def run_checks(
 ) -> list[tuple[CheckResult, ...]]:
     """Return the results of each case: of each check and repeat, by repeat and as in the table.
 
-    Subjects of the kind `kind` name all repeats. A check that needs what only a rank of ours states
-    neither passes nor fails where figures are read from a log: it warns that they are not stated.
+    Subjects of the kind `kind` name all repeats. A check that needs what only Nightbench's own rank
+    states neither passes nor fails for values from a log: it warns that they are not stated.
     """
     seen = [
         (number, check, row, _value(check, case.context, row))

@@ -1,7 +1,7 @@
 """Great Expectations: loads it, and holds pairs of numbers and of texts.
 
-A validation costs 15 ms of CPU for each expectation, whatever the frame holds, and as much again
-to say which rows are unexpected: so there are two, on one frame for all values.
+A validation costs 15 ms of CPU for each expectation, whatever the frame holds, and as much again to
+say which rows are unexpected. So there are two, on one frame for all values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks of a repeat's training, and of the configuration it ran in.
 
-Finite losses, weights that move, a loss that falls; no fallback, and losses that are the CPU's.
+Finite losses, weights that move, a loss that decreases; no fallback, and losses that are the CPU's.
 They are a part of `REPEAT_CHECKS`; add one as there.
 """
 
@@ -147,7 +147,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "gradients_arrive", FAIL, "rank", lambda c, rank: _UNSENT[rank.gradients_arrive], NOTHING,
-        "servers apply every trainer's gradients to the weights that it pulls",
+        "gradients of every trainer change the weights that it pulls from the servers",
         applies=_trainers_step_alone,
         from_rank=True,
     ),

@@ -177,8 +177,8 @@ def lines_of(document: Mapping[str, Any]) -> list[str]:
     lines = [f"{document['bisect_id']}: {document['sentence']}"]
     if ratio is not None:
         lines.append(
-            f"{document['line']} {document['bad']} does {percent(abs(1 - ratio))} "
-            f"{'less' if ratio < 1 else 'more'} than {document['good']} on {document['case_id']}"
+            f"{document['line']} {document['bad']} is {percent(abs(1 - ratio))} "
+            f"{'slow' if ratio < 1 else 'fast'}er than {document['good']} on {document['case_id']}"
         )
     lines += document["notes"]
     count = len(document["steps"])

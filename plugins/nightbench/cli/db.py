@@ -101,7 +101,7 @@ def _running_stack() -> Stack:
     named = os.environ.get(common.WAREHOUSE_VARIABLE)
     if named:
         raise UserError(
-            f"{common.WAREHOUSE_VARIABLE} names another warehouse; expected the one of "
+            f"{common.WAREHOUSE_VARIABLE} names another warehouse; expected that of "
             "`nightbench up`. Back up others with pg_dump (docs/warehouse.md)"
         )
     stack = deployment.load(common.home())

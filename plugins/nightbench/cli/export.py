@@ -196,7 +196,7 @@ def _run_of(run: str | None, others: Mapping[str, object]) -> str:
     if wrong:
         raise UserError(f"{wrong[0]}: found with mlperf or bundle; expected --run and --case")
     if run is None:
-        raise UserError("--run: found none; expected the id of a run (`nightbench runs` has them)")
+        raise UserError("--run: found none; expected the id of a run (see `nightbench runs`)")
     return run
 
 

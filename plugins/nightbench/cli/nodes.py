@@ -118,7 +118,7 @@ def nodes(
         str | None, typer.Option("--release", metavar="NODE", help="Node to use again.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Reason of the quarantine.")] = "",
-    history: Annotated[bool, typer.Option("--history", help="List all changes of states.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="List all changes of state.")] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Show the states of a cluster's nodes; quarantine or release a node.

@@ -359,7 +359,7 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
         )
         candidate = build.location or build.version or here
         if nights is None or (candidate in (None, nights)):
-            settle = f"nightbench doctor {plan.run.cluster}: its build is that of earlier nights"
+            settle = f"nightbench doctor {plan.run.cluster} (the build has not changed)"
         else:
             settle = (
                 f"nightbench compare {build.line}={nights} {build.line}={candidate} "

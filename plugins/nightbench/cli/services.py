@@ -121,7 +121,7 @@ def logs(
             "`watchdog-a`, `watchdog-b`."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines, too.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Also print later lines.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines to show.")] = 100,
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Run or comparison whose logs to show.")

@@ -99,12 +99,12 @@ def parse_build(text: str) -> Build:
 def parse_untrusted_build(text: str, cluster: Cluster) -> Build:
     """Read a build that comes from the form or from REST, whose author owns no file here.
 
-    Wheels lie below `locations.wheels_folder()`, prefixes below the cluster's `prefix_roots`,
+    Wheels must be below `locations.wheels_folder()`, prefixes below the cluster's `prefix_roots`,
     images below its `compare.images`. The message is the same for a file that is elsewhere and for
     one that is not there.
 
     Raises:
-        UserError: the text is no build, or names a place where none may lie.
+        UserError: the text is no build, or names a place where none is allowed.
     """
     value = text.partition("=")[2]
     if value.endswith(".whl"):

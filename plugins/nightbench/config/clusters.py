@@ -41,9 +41,9 @@ def load_cluster(
 ) -> Cluster:
     """Read a cluster.
 
-    `home` is what `${NIGHTBENCH_HOME}` stands for; the variable's value, or `.nightbench` beside
+    `home` is the value of `${NIGHTBENCH_HOME}`; the variable's value, or `.nightbench` next to
     `dags/`, when None. Framework lines are unchecked without a catalog. `new_known_hosts`: the file
-    of host keys is about to be made, beside this one.
+    of host keys is about to be made, next to this one.
 
     Raises:
         ConfigError: all that is wrong with the file.
@@ -87,7 +87,7 @@ def cluster_of(
 ) -> Cluster:
     """A cluster that is given by name or, where `files` allows it, as a path.
 
-    Beside a suite's file its own `clusters/` folder is looked at first.
+    Next to a suite's file its own `clusters/` folder is looked at first.
 
     Raises:
         UserError: there is none, or it is wrong.

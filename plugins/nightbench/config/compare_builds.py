@@ -40,11 +40,11 @@ _URL = re.compile(
 def planned_build(text: str, cluster: Cluster) -> Build:
     """Read a build that a request names, before anything of it is fetched.
 
-    A wheel by address stands as the version that its name says, a commit as the line's lock: enough
+    A wheel by address counts as the version that its name says, a commit as the line's lock: enough
     to plan with.
 
     Raises:
-        UserError: the text is no build, or names what nobody has allowed.
+        UserError: the text is no build, or names what is not allowed.
     """
     line, _, value = text.partition("=")
     if value.startswith("commit:"):
@@ -77,7 +77,7 @@ def uploaded(text: str) -> tuple[str, str] | None:
 def fetch_wheel(text: str, cluster: Cluster, opened: Callable[[str, str], IO[bytes]]) -> str:
     """Return a build whose wheel is here: one that was sent or is at an address is fetched.
 
-    Nobody looks at what is in it.
+    Its content is not checked.
 
     Args:
         text: a build as a request names it.

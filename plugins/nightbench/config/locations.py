@@ -21,8 +21,8 @@ DAG_FILE = Path("dags/nightbench_dags.py")
 def dags_folder() -> Path:
     """The folder with `suites/` and `clusters/`: the project.
 
-    `NIGHTBENCH_DAGS` names it; else it is the project that the working directory lies in, else
-    the folder that the package brings.
+    `NIGHTBENCH_DAGS` names it; else it is the project that the working directory is in, else the
+    folder of the package.
     """
     if named := os.environ.get("NIGHTBENCH_DAGS"):
         return Path(named)
@@ -45,7 +45,7 @@ def benchmarks_folder() -> Path:
 def home_folder() -> Path:
     """The state folder: `NIGHTBENCH_HOME`; else `.nightbench` of the checkout.
 
-    Where there is no checkout, it lies in Airflow's home: all of its processes agree on that.
+    Where there is no checkout, it is in Airflow's home: all of its processes agree on that.
     """
     usual = (
         CHECKOUT / ".nightbench"
@@ -91,7 +91,7 @@ def written_path(written: str | Path) -> Path:
 def relative_to_file(path: Path, written: str) -> Path | None:
     """Return the file or folder that a relative path of a YAML file means, or None.
 
-    It is looked for beside the file first, then in the folder above (`dags/`).
+    It is looked for next to the file first, then in the folder above (`dags/`).
     """
     for folder in (path.parent, path.parent.parent):
         candidate = folder.absolute() / os.path.expanduser(written)
@@ -103,7 +103,7 @@ def relative_to_file(path: Path, written: str) -> Path | None:
 def find_suites(dags: Path) -> dict[str, Path]:
     """Return the suite files below a `dags` folder by the names of their suites.
 
-    They lie in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
+    They are in `suites/` or in a folder of it (`suites/recipes/`); of two of one name it is the
     former. Hidden files are none: an editor's lock, what macOS adds to a copy. A name that cannot
     be printed is escaped.
     """
@@ -121,7 +121,7 @@ def find_clusters(dags: Path) -> dict[str, Path]:
 def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:
     """Return the clusters that a suite may name, and the folders that were looked in.
 
-    The `clusters/` beside the suite's file, or beside the folder `suites/` that it lies in, comes
+    The `clusters/` next to the suite's file, or next to the folder `suites/` of this file, comes
     first.
     """
     folders = [dags.absolute()]

@@ -116,9 +116,9 @@ def resolve_request(
 ) -> tuple[Suite, Cluster, Catalog]:
     """The suite and the cluster that a request means, after every check.
 
-    The catalog is read from the files where None is given, and then knows of no acceptances.
-    With `files` names may be paths of YAML files, and builds lie anywhere: for the command line,
-    whose user may read them anyway, and never for what comes from a form.
+    The catalog is read from the files where None is given, and then knows of no acceptances. With
+    `files` names may be paths of YAML files, and builds may be anywhere. This is for the command
+    line, whose user may read them anyway, and never for what comes from a form.
 
     Raises:
         UserError: an unknown name, a wrong file, or a case that cannot run there.

@@ -1,8 +1,8 @@
 """YAML and JSON files, read with line numbers so that every error names its line.
 
-A `Document` is the plain data of a YAML or JSON file with the line of every key and item. Of JSON
-the lines are read once they are asked for: YAML's parser, which knows them, takes 50 times as long
-as the standard library's, with which the nodes read it.
+A `Document` is the plain data of a YAML or JSON file with the line of every key and item. Lines of
+JSON are read once they are asked for. YAML's parser, which knows them, takes 50 times as long as
+the standard library's, with which the nodes read it.
 """
 
 import functools

@@ -56,8 +56,8 @@ def suite_and_cluster(
     """Read a suite and check every case against its framework line, workload and cluster.
 
     Without `cluster` and `scale` it is those that the suite names, the cluster from `clusters/`
-    beside the suite or its folder `suites/`, or of the project. `untried` plans also what nobody
-    has run on such devices yet, whatever the suite says.
+    next to the suite or its folder `suites/`, or of the project. `untried` also plans
+    configurations that were never run on such devices yet, whatever the suite says.
 
     Raises:
         ConfigError: all that is wrong with the file.

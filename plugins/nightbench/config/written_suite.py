@@ -35,8 +35,8 @@ def validate_suite(
 ) -> WrittenSuite:
     """Return a suite's file as the models of `config.schema`.
 
-    What is wrong with a key is added to the document's problems. Without a catalog names of lines
-    and workloads are not checked. `command_lines` run a suite's commands.
+    Problems of a key are added to the document's problems. Without a catalog names of lines and
+    workloads are not checked. `command_lines` run a suite's commands.
     """
     context = {
         **lines_of(catalog),

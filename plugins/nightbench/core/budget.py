@@ -179,7 +179,7 @@ def fit(candidates: Sequence[Candidate], window: NightWindow, lanes: int = 1) ->
     """Return the plan of a night: each case in turn gets the earliest start at which it fits.
 
     Candidates come in the order of the suite's file, which decides between equals and is kept where
-    the window has no end; `lanes` is how many cases may be measured at once.
+    the window has no end. `lanes` is how many cases may be measured at once.
     """
     free = [window.start] * max(1, lanes)
     held: dict[str, datetime] = {}
@@ -222,7 +222,7 @@ def _refusal(case: Candidate, window: NightWindow, start: datetime) -> Reason | 
     rest = duration(left) if left > 0 else "nothing"
     return Reason(
         ReasonCode.NIGHT_FULL,
-        observed=f"{takes}{', a guess' if case.guessed else ''}",
+        observed=f"{takes}{', estimated' if case.guessed else ''}",
         expected=f"{rest} before {clock(window.end)} ({window.why})",
     )
 

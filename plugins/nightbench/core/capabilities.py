@@ -109,9 +109,9 @@ def refusal_of(
 ) -> Refusal | None:
     """Say why a case is not run; None where framework, workload and cluster have it.
 
-    Of a broken folder nobody knows what it supports: its cases are planned, and unavailable.
-    Without a cluster: whether any could run it. `builds` are the suite's. `untried` takes what
-    nobody has run on such devices yet.
+    It is unknown what a broken folder supports: its cases are planned, and unavailable. Without a
+    cluster: whether any could run it. `builds` are the suite's. `untried` takes configurations that
+    were never run on such devices yet.
     """
     framework, workload = catalog.frameworks[case.framework], catalog.workloads[case.workload]
     if _broken_folder(case, catalog) is None:
@@ -278,7 +278,7 @@ def untried_because(
         return why
     build, due = builds.get(case.framework), accepted[case.framework, case.mode]
     if build is not None and (build.source != "index" or build.version is not None):
-        due = "this build is another"
+        due = "this build is a different one"
     passed = f"it passed the acceptance test of cluster {cluster.name}"
     return due and f"{why}; {passed}, but must be retested: {due}"
 

@@ -1,6 +1,6 @@
 """The code that is shipped to the nodes (`benchmarks/`, wheels), and the digests that name it.
 
-The `frameworks/` and `workloads/` of a project lie over those in `benchmarks/`.
+The `frameworks/` and `workloads/` of a project replace those in `benchmarks/`.
 """
 
 import hashlib

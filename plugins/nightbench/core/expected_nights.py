@@ -1,8 +1,8 @@
 """The nights that a schedule expects, their deadlines, and the status of each. Pure.
 
-A night can fail without leaving anything to judge: its DAG never ran, nobody loaded the run, the
-machine was down. So expected nights are computed from the suite's file alone, and compared with
-the runs that there are.
+A night can fail without leaving anything to judge: its DAG never ran, the run was not loaded, the
+host was down. So expected nights are computed from the suite's file alone, and compared with the
+runs that there are.
 """
 
 from __future__ import annotations
@@ -170,11 +170,11 @@ def night_status(
 ) -> NightStatus:
     """The status of a night, from the runs of its suite.
 
-    What a loaded run lacks has a verdict and an alert of its own, case by case. So a night is met
-    by a run that was loaded and judged, whatever came of its cases. The runs are the scheduled ones
-    of the suite on its cluster, those of the night before too. `is_paused`: its DAG is switched
-    off, or was at some time of the night. `problem` is what is known to keep the suite from
-    running, as a sentence.
+    A case that a loaded run lacks has a verdict and an alert of its own, case by case. So a night
+    is met by a run that was loaded and judged, whatever came of its cases. The runs are the
+    scheduled ones of the suite on its cluster, those of the night before too. `is_paused`: its DAG
+    is switched off, or was at some time of the night. `problem` is what is known to keep the suite
+    from running, as a sentence.
     """
     first, last = night.scheduled_at - EARLY, night.until - EARLY
     own = sorted(
@@ -200,10 +200,10 @@ def night_status(
     if before:
         run_id = before[0].run_id
         return NightStatus(
-            NightState.OVERTAKEN, f"{run_id} of the time before was still going", run_id
+            NightState.OVERTAKEN, f"{run_id} of the night before had not ended", run_id
         )
     if is_paused:
-        return NightStatus(NightState.PAUSED, "its DAG was paused, so nothing was expected")
+        return NightStatus(NightState.PAUSED, "its DAG was paused, so no run was expected")
     reason = problem or (
         "no run was planned: its DAG did not run, its plan failed, or the scheduler was down"
     )
@@ -239,7 +239,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
 
 def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
     """Why a missing night would not be reported; None if deadlines are checked."""
-    advice = "look at the DAG nightbench_upkeep: is it paused, does it fail, is Airflow up?"
+    advice = "look at the DAG nightbench_upkeep: is it paused, does it fail, is Airflow running?"
     if checked_at is None:
         return f"Deadlines were never checked; {advice}"
     ago = now - checked_at

@@ -48,7 +48,7 @@ class Hours:
         """
         (start, end), place = _times(_HOURS, text, _SOME_HOURS)
         if start == end:
-            raise ValueError(f'found "{text}", which is no time or all day; {_SOME_HOURS}')
+            raise ValueError(f'found "{text}", which may mean never or all day; {_SOME_HOURS}')
         return cls(start, end, place)
 
     def __str__(self) -> str:
@@ -57,8 +57,8 @@ class Hours:
     def spans(self, at: datetime) -> Iterator[Span]:
         """Return the spans that have not ended at a moment, the earliest first.
 
-        On the days of a clock change they are shorter or longer, as the clocks show it. Of a time
-        that comes twice the first counts; one that is jumped over counts as so much later.
+        On the days of a clock change they are shorter or longer, as the clocks show it. If a time
+        comes twice, the first counts; one that is jumped over counts as so much later.
         """
         first = at.astimezone(self.zone).date() - timedelta(days=1)
         for offset in range(_DAYS_AHEAD):
@@ -95,7 +95,7 @@ class Clock:
     def after(self, moment: datetime) -> datetime:
         """The first such time after a moment, in UTC.
 
-        Of a time that comes twice the first counts; one that is jumped over comes so much later.
+        If a time comes twice, the first counts; one that is jumped over comes so much later.
         """
         day = moment.astimezone(self.zone).date()
         for offset in range(3):
@@ -170,7 +170,7 @@ def moment(text: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise UserError(
-            f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date as 2026-12-01 or '
+            f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date: 2026-12-01 or '
             "2026-12-01T06:00"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

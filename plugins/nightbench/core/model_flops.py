@@ -42,13 +42,13 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
             return number
         case ast.Name(id=name):
             if isinstance(params.get(name), bool) or not isinstance(params.get(name), int | float):
-                raise ValueError(f"`{name}` is no number of the scale")
+                raise ValueError(f"`{name}` is not a number among the scale's parameters")
             return params[name]
         case ast.BinOp(left, operator, right) if type(operator) in _OPERATORS:
             return _OPERATORS[type(operator)](_value(left, params), _value(right, params))
         case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name)], keywords=[]):
             if not isinstance(params.get(name), list):
-                raise ValueError(f"`{name}` is no list of the scale")
+                raise ValueError(f"`{name}` is not a list among the scale's parameters")
             return sum(params[name])
     raise ValueError(f"found `{ast.unparse(node)}`; expected numbers, parameters and + - * / **")
 

@@ -71,9 +71,9 @@ def moved(
 def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tuple[Node, ...]:
     """Choose the nodes of a gang: the same case gets the same ones, as long as they take part.
 
-    Where cases go one after another these are the cluster's first nodes, in the order of its file;
-    where several may go at once, each case has a block of neighbouring nodes (and devices, where
-    only these are locked) of its own, by a digest of its name.
+    Where cases go one after another these are the cluster's first nodes, in the order of its file.
+    Where several are measured at once, each case has a block of neighbouring nodes (and devices,
+    where only these are locked) of its own, by a digest of its name.
 
     Returns:
         The nodes, lead first; with `lock: devices` each with the devices (or cores) of this case.

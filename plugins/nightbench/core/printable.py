@@ -15,7 +15,7 @@ def has_control_characters(text: str) -> bool:
     """Whether a text holds control characters or lone surrogates, line ends and tabs apart.
 
     PostgreSQL takes no NUL and no lone surrogate; terminals obey the others. Codes that turn the
-    direction of writing turn the text beside them as well.
+    direction of writing also turn the text next to them.
     """
     return bool(_CONTROL.search(text))
 

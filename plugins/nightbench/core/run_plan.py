@@ -286,10 +286,10 @@ def make_plan(
     """Resolve all cases of a suite for a cluster.
 
     Without a `night` all cases are run in the order of the file. No repeat is started that cannot
-    end by the deadline, the night's end unless given; `past` says how long repeats take.
+    end by the deadline [default: the night's end]. `past` says how long repeats take.
 
     Raises:
-        UserError: the cluster cannot run a case, or a build is not to be had.
+        UserError: the cluster cannot run a case, or a build is not available.
     """
     started_at = started_at or datetime.now(UTC)
     catalog = catalog.with_commands(suite)

@@ -13,15 +13,14 @@ _SERVERS = frozenset({"pservers", "sync"})
 def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Add speed-up and efficiency to the measurements of one run.
 
-    The baseline of a case is the smallest case of the run that differs from it by nothing but
-    its size: same cluster, build, batch per device and all other axes; how its devices split the
-    work belongs to its size. Parameter servers are
-    counted beside the trainers: of a case with them it is the single process that does the same
-    work, whatever their number and their updates (PaddlePaddle's VGG16 tables divide by it), and
-    where the run holds none the smallest case with equally many servers and the same updates. A
-    case has neither figure where the run holds no single-trainer and no smaller case, or where
-    that one has no throughput that counts: then no larger baseline takes its place, because a
-    series must not jump when its baseline fails.
+    The baseline of a case is the smallest case of the run that differs from it only by its size.
+    They have the same cluster, build, batch per device and all other axes; how its devices split
+    the work belongs to its size. Parameter servers are counted in addition to the trainers. For a
+    case with them it is the single process that does the same work, whatever their number and their
+    updates (PaddlePaddle's VGG16 tables divide by it). Where the run has none, it is the smallest
+    case with equally many servers and the same updates. A case has neither value where the run
+    holds no single-trainer and no smaller case, or where that one has no throughput that counts.
+    Then no larger baseline takes its place, because a series must not jump when its baseline fails.
 
     Returns:
         The measurements in the same order.

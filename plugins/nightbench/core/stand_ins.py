@@ -8,7 +8,7 @@ from nightbench.core.capabilities import refusal_of
 from nightbench.core.model import LINE_AXES, Case, Catalog, Cluster, Strategy, Suite
 
 MOST_PSERVERS = 4
-"""Servers of a case that another line runs in place of a synchronisation that it has not."""
+"""Servers of a case that another line runs in place of a synchronisation that it lacks."""
 
 
 def stand_in_lines(suite: Suite, line: str, cluster: Cluster, catalog: Catalog) -> list[str]:

@@ -2,8 +2,8 @@
 
 Collective training and synchronous parameter servers: samples of all ranks in their windows over
 the slowest rank's window. Asynchronous parameter servers: samples of all trainers in the interval
-that their windows have in common, on the controller's clock. Both figures are computed a second
-time from the step times, which were recorded independently, so that checks can compare them.
+that their windows have in common, on the controller's clock. Both values are computed a second time
+from the step times, which were recorded independently, so that checks can compare them.
 """
 
 import dataclasses

@@ -100,10 +100,10 @@ def fill(
 ) -> list[Cell]:
     """Fill a table: a cell for each case and for each published value, row by row.
 
-    A published figure stands beside the case with the same row and column; axes that make neither
-    are not compared. Where one row of ours meets several implementations of a framework, it is
-    shown beside each of them. `skipped` holds by case_id why a case cannot run there, `results`
-    what was measured.
+    A published value is shown next to the case with the same row and column; axes that make neither
+    are not compared. If a row matches several implementations of a framework, it is shown next to
+    each of them. `skipped` holds by case_id why a case cannot run there, `results` what was
+    measured.
     """
     cells: list[Cell] = []
     ours: dict[tuple[Label, Label], Case] = {}

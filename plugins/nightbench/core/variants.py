@@ -52,7 +52,7 @@ def variant_of(
     """Name the variant of a line that a cluster runs: the suite's, else the cluster's.
 
     Where neither names one it is the first whose lock is built for the cluster's devices. A prefix
-    needs no lock: its variant may have any name, and is called like the devices where nobody says.
+    needs no lock: its variant may have any name, and is called like the devices by default.
     """
     build = builds.get(framework.line)
     asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)

@@ -1,7 +1,7 @@
 """Compares the change of a series with the control measurements of the same nodes.
 
-A control does the same work every night without any framework. Where it fell with a series, the
-node is suspected before the framework. The verdict does not change: this is added as evidence.
+A control measurement does the same work every night without any framework. If it dropped with a
+series, the node is suspected before the framework. It is evidence and changes no verdict.
 """
 
 import math

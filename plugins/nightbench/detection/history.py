@@ -106,7 +106,7 @@ def judge_history(
     Args:
         name: of the series.
         nights: oldest first; nights with the value NaN are missing ones.
-        lower_is_better: for times and sizes: a rise is the regression.
+        lower_is_better: for times and sizes: an increase is the regression.
         min_change: smallest relative change that is reported.
     """
     usable = [i for i, night in enumerate(nights) if not math.isnan(night.value)]

@@ -1,8 +1,8 @@
 """Finds the level of a series on each node, so that it is judged at that of tonight's nodes.
 
-If the level of a series changes with its nodes, again and again, each node has a level: a mode.
-Level differences at node changes are compared, so that a change of the series itself, which is
-part of one of them at most, moves no mode. Without enough of them a change that starts with a run
+If the level of a series changes with its nodes, again and again, each node has a level. Level
+differences at node changes are compared, so that a change of the series itself, which is part of
+one of them at most, changes no such level. Without enough of them a change that starts with a run
 on other nodes is reported only after `HOLD_NIGHTS` there.
 """
 

@@ -1,7 +1,7 @@
 """Decides when a series is too noisy for alerts, and when it is steady again. Pure.
 
 A noisy series is still measured and judged, but opens no alert until it is steady. Only its
-variation counts, not its level: a fall is no noise. See `docs/detector-tools.md`.
+variation counts, not its level: a drop is no noise. See `docs/detector-tools.md`.
 """
 
 from collections.abc import Sequence

@@ -64,7 +64,7 @@ def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
 def odds_of_no_new_level(evidence: Evidence) -> float:
     """Return the log odds of noise and scattered nights, against any stay at the new level.
 
-    They date a change: the odds of an excursion also depend on how long the stay has lasted.
+    They date a change: the odds of an excursion also depend on how long it has lasted.
     """
     return float(np.logaddexp(odds_of_noise(evidence), _odds_of_scattered_nights(evidence)))
 

@@ -40,7 +40,7 @@ class Series:
 def series_of(points: Sequence[HistoryPoint], *, lower_is_better: bool = False) -> Series:
     """Return points of a history as a series; all values must be positive and finite.
 
-    If lower is better they are inverted: a fall is the regression.
+    If lower is better they are inverted: a drop is the regression.
     """
     count = np.array([point.n for point in points], dtype=float)
     spread = np.array([point.spread for point in points], dtype=float)

@@ -1,10 +1,10 @@
 """Finds what many series of a night moved by together: a build, a node, a cluster, its network.
 
 A night is a matrix, series by nights (`two_way_fit`). The common component of the series of a
-factor is a series of its own, whose noise is what such commons vary by, and is judged by the same
-evidence as any series. Over the factors of a night, and over nights, the false discovery rate is
-held at `RATE`. The factor that explains a change best gets it, with the series that moved; they
-are subtracted, and what is left is judged again. See `docs/detector.md`.
+factor is a series of its own. Its noise is the variation of such components. It is judged by the
+same evidence as any series. Over the factors of a night, and over nights, the false discovery rate
+is kept at `RATE`. The factor that explains a change best gets it, with the series that moved; they
+are subtracted, and the residual is judged again. See `docs/detector.md`.
 """
 
 import itertools

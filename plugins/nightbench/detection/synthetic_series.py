@@ -1,8 +1,8 @@
 """Synthetic series: copies of real series with a known correct verdict.
 
 An *injected slowdown* is a real series that is slower by a known share from a seeded night on. A
-*null copy* certainly has no change: levels, drift and weekly pattern of the real series are
-removed, and its nights are resampled in blocks (the stationary bootstrap of Politis and Romano,
+*null copy* certainly has no change. Levels, drift and weekly pattern of the real series are
+removed. Its nights are resampled in blocks (the stationary bootstrap of Politis and Romano,
 1994), which keeps the correlation of neighbouring nights.
 """
 

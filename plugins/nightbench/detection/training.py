@@ -1,6 +1,6 @@
 """Says whether a case still trains as before, and as other lines do. Pure.
 
-Every line starts a workload from the same weights and the same batches, so its losses tell what it
+Every line starts a workload from the same weights and the same batches, so its losses show what it
 computes. The same build on the same nodes, with as many threads, repeats them to the last bit,
 unless its strategy is asynchronous or a kernel adds in a varying order. Other threads, instruction
 sets and versions change them by rounding.

@@ -1,7 +1,7 @@
 """Finds the first bad version of a framework line; each step is a comparison.
 
 Which version comes next depends on the steps that have ended (`version_search`), and a step that
-was cut goes on where its comparison stands: another process can resume at any point.
+was interrupted continues with its comparison: another process can resume at any point.
 """
 
 import dataclasses
@@ -256,8 +256,8 @@ def judged_training(found: Mapping[str, Any]) -> tuple[VersionResult, str]:
 def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, str]:
     """Return what a case of a comparison's result says of the newer version, and why.
 
-    It is bad where its whole interval lies below `min_effect`, which is half of the fall that is
-    looked for, and good where it lies above.
+    It is bad where its whole interval is below `min_effect`, which is half of the drop that is
+    looked for, and good where it is above.
     """
     if row["low"] is None:
         why = f"it could not be measured: {row['stopped'] or row['sentence']}"

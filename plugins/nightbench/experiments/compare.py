@@ -120,7 +120,7 @@ async def measure_compare(
     )
     stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
     state, why = record.finished(
-        folder, None if document["complete"] else stopped or "the time between the nights is over"
+        folder, None if document["complete"] else stopped or "the time between nights is used up"
     )
     if commits := await asyncio.to_thread(spool.uploads.note, experiment.name):
         document = {**document, "commits": commits}
@@ -169,7 +169,7 @@ async def built_commits(
             wheel = await build_commit(commit, *access, spool.uploads, limit_s, observer.gang_event)
         except CommitLate:
             if limit_s < commit.recipe.timeout_s:
-                raise NotMeasured("queued", "the time was over before the builds") from None
+                raise NotMeasured("queued", "the deadline passed before the builds") from None
             raise
         texts[arm] = f"{line}={wheel}"
     return texts["a"], texts["b"]

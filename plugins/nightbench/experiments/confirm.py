@@ -2,8 +2,8 @@
 
 Once more on other nodes, where the cluster has them. Each place is a comparison, so another process
 can resume after the last launch that has ended. Where both builds are the same, the rounds launch
-it twice, and its launches are compared with the level of the nights before. What the night's own
-nodes leave open gets more rounds there, in the time that no other suspect needs.
+it twice, and its launches are compared with the level of the nights before. Results that the
+night's own nodes leave open get more rounds there, in the time that no other suspect needs.
 
 All that asks the warehouse raises `WarehouseUnavailable` where it is away.
 """

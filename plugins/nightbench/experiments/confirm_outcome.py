@@ -1,6 +1,6 @@
 """The outcome of a suspected change that was measured again. Pure.
 
-The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
+The drop of a night has to be distinguished from no drop at all. So the bound is between them:
 half way, or at the suite's smallest change where that is nearer. An interval wholly below it
 confirms, one wholly above it does not, and one that contains it is inconclusive. A change of
 training is decided by the losses of the launches, as a night decides it.

@@ -3,9 +3,9 @@
     <spool>/comparisons/<id>/run.json        the request, the sleep that it adds, the result
     <spool>/comparisons/<id>/runs/<night>/   each night, as every run has it
 
-The nights are measured one right after another, dated a day apart, and judged as real ones are;
-what is measured and judged already is taken from the spool, so that any process can resume. The
-runs are stored in a spool of their own: no ingest finds them, and no history contains them.
+The nights are measured one right after another, dated a day apart, and judged as real ones are.
+Results and verdicts that exist are read from the spool, so that any process can resume. The runs
+are stored in a spool of their own: no ingest finds them, and no history contains them.
 """
 
 import dataclasses

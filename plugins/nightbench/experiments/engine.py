@@ -1,9 +1,9 @@
 """Measures the launches of a comparison through the real gang, and resumes where one ended.
 
-All experiments are made of comparisons, and each goes through `run_comparison`: the request is
-stored first, every launch is stored before the next one begins, and the result is computed from
-the stored launches alone. Whoever calls it again goes on after the last launch that has ended, and
-takes up one that still runs.
+All experiments are made of comparisons, and each uses `run_comparison`: the request is stored
+first, and every launch is stored before the next one begins. The result is computed from the stored
+launches alone. Another call continues after the last launch that has ended, and resumes one that
+still runs.
 """
 
 import asyncio
@@ -145,9 +145,9 @@ async def run_comparison(
 ) -> Document:
     """Measure what is missing of a comparison, and return the document of its result.json.
 
-    Where time ran out, or somebody ended it from elsewhere, it is not `complete`. `request` is what
-    the caller needs to make the same plan again; `after_launch` is called once a launch is stored,
-    and returns why no other one may begin, or None.
+    Where time ran out, or it was ended from elsewhere, it is not `complete`. `request` is what the
+    caller needs to make the same plan again; `after_launch` is called once a launch is stored, and
+    returns why no other one may begin, or None.
 
     Raises:
         EnvironmentUnavailable: a node cannot have one of the builds.

@@ -90,9 +90,9 @@ def take(
 ) -> tuple[Experiment, Gap] | None:
     """Take the experiment that a DAG run measures next; None if there is none.
 
-    It is the one that the DAG run has taken before, if that has not ended; else one whose DAG run
-    has ended without it; else the next of the queue. A profile waits for its comparison. What a
-    night requests needs no gap.
+    It is the one that the DAG run has taken before, if that has not ended. Otherwise it is one
+    whose DAG run has ended without it; else the next of the queue. A profile waits for its
+    comparison. Requests of a night need no gap.
 
     Args:
         connect: opens the warehouse.

@@ -1,8 +1,8 @@
 """Statistics of two builds measured in rounds: the ratio of their throughputs, and a verdict. Pure.
 
-A round (see `rounds`) is one launch of each build on the same nodes. Its figure is the logarithm of
-B's throughput over A's, so that whatever both launches had in common (the hour, the node, a
-neighbour that stays) cancels out.
+A round (see `rounds`) is one launch of each build on the same nodes. Its value is the logarithm of
+B's throughput over A's, so that whatever both launches had in common (the hour, the node, a lasting
+neighbour) cancels out.
 """
 
 import math
@@ -62,10 +62,10 @@ def estimate(
 
     `slower` and `faster` need the whole interval beyond the smallest effect that matters, and, from
     six rounds on, a sign-flip test below 5 %; `same` needs the whole interval within it. All else
-    is inconclusive. Swapping the builds swaps the words and nothing else. Of each round that counts
-    B's throughput over A's. `min_effect` is .01 for 1 %; the level is higher where several cases
-    are judged together, see `family_level`. The seed is that of the signs that are drawn where
-    there are too many rounds to try all.
+    is inconclusive. Swapping the builds swaps the words and nothing else. `ratios` are B's
+    throughput over A's of the rounds that count. `min_effect` is .01 for 1 %; the level is higher
+    where several cases are judged together, see `family_level`. The seed is that of the signs that
+    are simulated where there are too many rounds to try all.
     """
     n = len(ratios)
     logs = [math.log(ratio) for ratio in ratios]
@@ -146,8 +146,8 @@ def rounds_for(deviation: float, min_effect: float, level: float = CONFIDENCE) -
 
     With so many, nine of ten comparisons of equal builds end as `same`, and nineteen of twenty with
     a difference of twice the effect end as `slower` or `faster`. The ratio that was seen has no
-    part in it: it is the least certain figure of a comparison that was too short. `deviation` is
-    the standard deviation of a round's logarithm, `min_effect` .01 for 1 %.
+    part in it: it is the least certain value of a comparison that was too short. `deviation` is the
+    standard deviation of a round's logarithm, `min_effect` .01 for 1 %.
     """
     for n in range(LEAST_ROUNDS, MOST_ROUNDS + 1):
         reach = t_quantile(n - 1, level) + t_quantile(n - 1, _POWER)
@@ -160,7 +160,7 @@ def sign_flip(logs: Sequence[float], seed: int = 0) -> float:
     """Return the two-sided p-value of the logarithms being as likely above zero as below.
 
     All signs are tried up to 16 values (so seven values give no less than 2/128); beyond, 20,000
-    are drawn.
+    are simulated.
     """
     n = len(logs)
     sizes = [abs(value) for value in logs]
@@ -197,9 +197,9 @@ class CombinedEstimate:
 def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEstimate:
     """Return the mean ratio over several cases, where they agree.
 
-    A mean hides cases that lie apart. So there is none where one case is slower and another faster,
-    where a case has too few rounds, or where the cases differ from each other by more than their
-    intervals (Cochran's Q, below 5 %).
+    A mean hides differences between cases. So there is none where one case is slower and another
+    faster, or a case has too few rounds. Nor is there one where cases differ by more than
+    their intervals (Cochran's Q, below 5 %).
     """
     if len(estimates) < 2:
         return CombinedEstimate(None)

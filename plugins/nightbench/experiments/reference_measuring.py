@@ -1,7 +1,7 @@
 """Measures cases of a night with a reference build: both launched in turn, on the same nodes.
 
 Each is a comparison of the night's runs, `<run_id>-ref<n>`, with the reference as A: a task that is
-tried again goes on after the last launch that has ended.
+tried again continues after the last launch that has ended.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ async def measure_references(
 ) -> list[MeasuredPair]:
     """Measure the pairs of a run's plan, one after the other, and keep them for its ingest.
 
-    What cannot be measured is kept with the reason, and does not stop the others.
+    A case that cannot be measured is kept with the reason, and does not stop the others.
 
     Raises:
         asyncio.CancelledError: after the gang has been ended on the nodes.

@@ -108,7 +108,7 @@ class RoundsProgress:
 def progress(order: LaunchOrder, launches: Sequence[Launch]) -> RoundsProgress:
     """Return the rounds that the launches so far make, and which launch comes next.
 
-    It depends on the launches alone, so that another process can go on with a measurement.
+    It depends on the launches alone, so that another process can continue a measurement.
 
     Raises:
         ValueError: the launches are not in this order.

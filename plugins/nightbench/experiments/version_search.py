@@ -1,7 +1,7 @@
 """The search of a bisect: which version is tested next, and what the tests so far mean. Pure.
 
 Versions are in ascending order, the good one first and the bad one last. The state of a search
-depends on its ended steps alone, so that a bisect that was killed goes on where it was.
+depends on its ended steps alone, so that a bisect that was killed continues where it was.
 """
 
 from collections.abc import Sequence
@@ -128,11 +128,10 @@ def search_state(
 ) -> SearchState:
     """Return the state of a search after some steps.
 
-    The next version is the middle one of those that can still be the first bad one, so that `m`
-    versions between need `ceil(log2(m + 1))` tests and one more for each that is skipped, beside
-    the check and the verification. Versions that were skipped are not tested again. Versions
-    ascend, the good one first, the bad one last. Of a test that was made twice the later result
-    counts.
+    The next version is the middle one of those that can still be the first bad one. So `m`
+    versions between need `ceil(log2(m + 1))` tests and one more for each that is skipped, plus the
+    check and the verification. Versions that were skipped are not tested again. Versions ascend,
+    the good one first, the bad one last. If a test was made twice, its later result counts.
 
     Raises:
         ValueError: fewer than two versions, one twice, or a step of a version that is not there.

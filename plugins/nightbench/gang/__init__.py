@@ -1,6 +1,6 @@
 """Launching gangs: transports, preparation of nodes, the state machine, cancellation.
 
-`prepare` brings code and environments to the nodes of a job, `run_gang` measures it, `cancel`
+`prepare` sends code and environments to the nodes of a job, `run_gang` measures it, `cancel`
 ends it. Each can be called again after any interruption.
 """
 

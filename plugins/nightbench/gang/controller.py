@@ -36,7 +36,7 @@ async def run_gang(
 ) -> CaseOutcome:
     """Measure a case: all its repeats, one fresh launch of the gang each.
 
-    It may be called again after any interruption: repeats that have ended are fetched, a running
+    It may be called again after any interruption. Repeats that have ended are fetched, a running
     one is watched further, none is launched twice, and the outcome of a case that has ended is
     returned at once. Cancelling the task leaves the gang running until its lease expires; `cancel`
     ends it. Without `throughput_of` an adaptive protocol launches its largest number of repeats.

@@ -158,8 +158,8 @@ def reason_of(error: UserError) -> Reason:
 def faults_of(error: UserError) -> tuple[Reason, ...]:
     """Return the fault of the node that an error is about; empty where the node is not at fault.
 
-    A framework's environment that cannot be built is no fault of the node, and neither is a
-    mistake in the code that was shipped to it, or a pod that Kubernetes did not place.
+    An environment that cannot be built is no fault of the node. Neither is a mistake in
+    the code that was shipped to it, or a pod that Kubernetes did not place.
     """
     if isinstance(error, PodError) and error.code is not ReasonCode.MACHINE_LOST:
         return ()

@@ -113,7 +113,7 @@ class CommandSender:
     ) -> None:
         """Send a command to every node that has not received it.
 
-        Returns when all have it, or after `COMMAND_WAIT_S`; sending to the others goes on.
+        Returns when all have it, or after `COMMAND_WAIT_S`; sending to the others continues.
         """
         if verb == "abort":
             # A node must not obey an earlier command after the abort.
@@ -162,7 +162,7 @@ class CommandSender:
 class NodeMonitor:
     """Polls all nodes, renews their leases and reconnects, one task for each, until closed.
 
-    `on_event` is told when a node is lost, and when it is back.
+    `on_event` is informed when a node is lost, and when it is back.
     """
 
     def __init__(

@@ -181,7 +181,7 @@ class GangContext:
     async def abort_returned_nodes(self) -> None:
         """Abort, on nodes that did not answer when a repeat was given up, that repeat.
 
-        Without the command such a node would go on with the repeat when it is back.
+        Without the command such a node would continue the repeat when it is back.
 
         Raises:
             NodeError: one of them still does not answer.
@@ -231,7 +231,7 @@ class AgentSupervisor:
 
         Raises:
             NodeError: a node did not answer for the length of a lease, or its agent cannot start.
-            DeadlinePassed: the job's deadline passed while a lock was held by another job.
+            DeadlinePassed: the job's deadline passed while another job had a lock.
         """
         clients = self._gang.in_lock_order()
         # Every gang takes locks in the same order, and holds none that comes after the one that it

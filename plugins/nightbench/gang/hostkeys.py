@@ -157,7 +157,7 @@ def merged(text: str, keys: Iterable[HostKey]) -> str:
     """Return the text of a known_hosts file with new keys added and changed ones replaced.
 
     Raises:
-        UserError: a key that has changed stands on a line for several hosts by a pattern.
+        UserError: a key that has changed is on a line for several hosts by a pattern.
     """
     text = text if text.endswith("\n") or not text else text + "\n"
     for key in keys:

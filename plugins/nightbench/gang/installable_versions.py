@@ -42,8 +42,8 @@ async def installable_versions(
 ) -> InstallableVersions:
     """Return the versions of a line's main package that a node could install.
 
-    The node is asked for the wheels that its sources hold, since it is the node that installs;
-    nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
+    The node is asked for the wheels that its sources hold, since it is the node that installs.
+    Nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
     answer. Whether a version really installs is seen only when it is tried.
 
     Raises:
@@ -81,7 +81,7 @@ def versions_of(
     They ascend.
 
     A file is a wheel as simple indexes list it: name and, where known, requires_python and yanked.
-    The machine is as `uname -m` prints it.
+    The architecture is as `uname -m` prints it.
     """
     found: set[Version] = set()
     for file in files:

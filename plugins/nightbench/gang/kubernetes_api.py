@@ -187,7 +187,7 @@ class KubernetesApi:
         """Start a command in a pod.
 
         Raises:
-            ApiRefused: the server or the machine's kubelet refuses it.
+            ApiRefused: the server or the node's kubelet refuses it.
             ApiUnreachable: the server does not answer.
         """
         return await self._authorized(lambda headers: self._execute(namespace, pod, argv, headers))
@@ -308,8 +308,8 @@ async def _open(access: ApiAccess) -> KubernetesApi:
         from kubernetes_asyncio import client, config
     except ImportError as error:
         raise GangError(
-            "the package kubernetes-asyncio is not installed; expected it where clusters have "
-            "`kubernetes`: pip install 'nightbench[kubernetes]'"
+            "the package kubernetes-asyncio is not installed; clusters with `kubernetes` need "
+            "it: pip install 'nightbench[kubernetes]'"
         ) from error
     found = client.Configuration()
     found.connection_pool_maxsize = 0  # each exec stream has a connection of its own

@@ -65,7 +65,7 @@ async def on_all(work: Iterable[Awaitable[T]]) -> list[T]:
 class Layout:
     """Paths below `environments.root`, which is absolute (its `~` is resolved on the node).
 
-    The state of jobs lies below `environments.job_root` where the site names one: a root on a
+    The state of jobs is below `environments.job_root` where the site names one: a root on a
     shared file system suits environments, but not files that change every second.
     """
 
@@ -227,7 +227,7 @@ class Agent:
     ) -> tuple[ClockOffset, ClockOffset]:
         """Return the offsets of the node's monotonic and wall clock to the controller's.
 
-        The words `before` the command bring it to the node.
+        The words `before` the command send it to the node.
         """
         readings, wall = [], []
         async with self.transport.converse([*before, *self.command, "clock"]) as conversation:

@@ -107,7 +107,7 @@ class NodeClient:
         """End the agent, so that another job may lock the node; a later agent may serve this job.
 
         Raises:
-            NodeError: it could not be told.
+            NodeError: the command did not reach it.
         """
         pid = self.view.pid
         if pid is not None and pid != self._released_pid:
@@ -278,7 +278,7 @@ class NodeClient:
     async def result(self, repeat: int) -> dict[str, Any] | None:
         """Return result.json of a repeat; None while it has not ended.
 
-        A damaged one is a failure of this repeat: the node goes on.
+        A damaged one is a failure of this repeat: the node continues.
         """
         try:
             return await self._document(repeat_dir("", repeat), "result.json")

@@ -126,7 +126,7 @@ class PodTransport(Transport):
                     name, namespace = (now or known).name, self._target.policy.namespace
                     code, said = await cause_of_loss(self._api, namespace, name, now)
                     return PodError.of_code(self, said, code)
-        return NodeUnreachable.of(self, f"stream lost ({why}), wanted to {what}")
+        return NodeUnreachable.of(self, f"stream lost ({why}), could not {what}")
 
     async def _found(self) -> tuple[PodState, KubernetesApi]:
         """Return the node's pod, which runs."""

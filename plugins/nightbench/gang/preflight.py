@@ -1,7 +1,7 @@
 """Preflight of a cluster's nodes before a night, and of the network between them.
 
-It does not disturb running jobs: orphaned processes are ended only on request, and nodes whose
-lock is held get no control measurements.
+It does not disturb running jobs: orphaned processes are ended only on request, and locked nodes get
+no control measurements.
 """
 
 import asyncio
@@ -65,7 +65,8 @@ async def preflight(
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
-        the network; None where fewer than two nodes are free, Slurm has them, or they are pods.
+        the network. It is None where fewer than two nodes are free, Slurm has them, or they are
+        pods.
     """
     pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
     if pods:

@@ -83,7 +83,7 @@ def repeat_end(
         nodes: of the gang, lead first.
         results: of the nodes that gave one; an agent that was started again says that one died.
         reasons: why the controller ended the repeat; empty where it did not.
-        clocks: offsets of the nodes' clocks, which tell whose process failed first.
+        clocks: offsets of the nodes' clocks, which show whose process failed first.
         rebooted: nodes that were seen to have rebooted.
         died: nodes whose agent was seen to have died.
         abort_was_sent: an aborted result is the controller's own doing.

@@ -304,7 +304,7 @@ def job_name(job_id: str) -> str:
 def script(job: JobSpec, python: str, agent: str, folder: str) -> str:
     """Return the script of a gang's job: one step with one agent on each node.
 
-    Job directories of all nodes lie in `folder`, agent.py at `agent`.
+    Job directories of all nodes are in `folder`, agent.py at `agent`.
     """
     nodes = [word for node in job.nodes for word in ("--node", f"{node.host}={node.name}")]
     step = ["srun", "--overlap", f"--nodes={len(job.nodes)}", f"--ntasks={len(job.nodes)}"]

@@ -1,9 +1,9 @@
 """Runs commands over one SSH connection and turns its errors into `NodeError`s.
 
-sshd hands a command to the user's login shell as one text. bash, dash, zsh and fish agree on
-plain words, on single quotes around anything but a quote or a backslash, and on a backslash
-before one of these two; they differ in nearly everything else (fish reads a backslash inside
-single quotes, zsh expands `=word`). Nothing else is used here.
+sshd hands a command to the user's login shell as one text. The shells bash, dash, zsh and fish
+agree on plain words, on single quotes around all but a quote or a backslash, on a
+backslash before these two. They differ elsewhere (fish reads a
+backslash inside single quotes, zsh expands `=word`). Nothing else is used here.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class SshTransport(Transport):
         return RemoteFailure.of(
             self,
             f"the login shell did not run `{command}` (exit {status}); its output: {tail!r}. Is "
-            f"the shell of user {self.user} nologin, does a login file of it (.bashrc, .zshenv, "
-            "config.fish) end it, or does ForceCommand or a key's command= replace it?",
+            f"the shell of user {self.user} nologin, does a login file (.bashrc, .zshenv, "
+            "config.fish) end the shell, or does ForceCommand or a key's command= replace it?",
         )
 
     async def disconnect(self) -> None:

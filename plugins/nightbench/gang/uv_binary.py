@@ -1,6 +1,6 @@
 """The uv binary for a node's machine: the controller's own, or one from uv's wheel for the other.
 
-What is fetched lies in `tools/` of the home, named by version and machine, and is fetched once.
+A fetched binary is in `tools/` of the home, named by version and machine, and is fetched once.
 """
 
 import fcntl
@@ -27,8 +27,8 @@ SERIES = "3.11"
 def uv_for(machine: str, own: Path, version: str, wheelhouse: Path | None) -> Path:
     """Return the path of a uv binary that runs on a machine.
 
-    The machine is as `uname -m` prints it, and `own` this machine's uv. Another machine's comes
-    from a wheel in the wheelhouse, else from this machine's index by pip.
+    The architecture is as `uname -m` prints it, and `own` this machine's uv. Another machine's
+    comes from a wheel in the wheelhouse, else from this machine's index by pip.
 
     Raises:
         GangError: there is none; the message says which file to put where.

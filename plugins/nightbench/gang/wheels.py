@@ -139,7 +139,7 @@ def choose_wheels(
 ) -> list[Wheel]:
     """Return the wheels of a wheelhouse that a node needs.
 
-    The series is "3.11", the machine as `uname -m` prints it.
+    The series is "3.11", the architecture as `uname -m` prints it.
 
     Raises:
         MissingWheels: a package is missing, or is another build than the lock's.

@@ -1,7 +1,7 @@
 """Airflow on one machine: its settings, its Connections, its four processes.
 
-No import of airflow here: it is started as a program. `settings` is the one place that knows how
-it is configured, from airflow.ini beside it.
+No import of airflow here: it is started as a program. `settings` is the one place that knows how it
+is configured, from airflow.ini next to it.
 """
 
 import json

@@ -83,7 +83,7 @@ class AirflowApi:
         """Start a run of a DAG now and return its dag_run_id.
 
         With a `run_id` of its own the same call may be made again where an answer was lost, and
-        starts no second run. Airflow chooses one unless given.
+        starts no second run. [default: Airflow's choice]
 
         Raises:
             AirflowUnavailable: there is no answer; the run may have been started all the same.
@@ -118,8 +118,8 @@ class AirflowApi:
     def fail_run(self, dag_id: str, run_id: str) -> None:
         """End a run as failed: its running and deferred tasks are ended too (`on_kill`).
 
-        Airflow works by task, not by map index: mapped instances that had already succeeded show
-        as failed afterwards, too. What they measured stays in the spool.
+        Airflow works by task, not by map index: mapped instances that had already succeeded show as
+        failed afterwards, too. Their results stay in the spool.
         """
         self._send("PATCH", self._run_path(dag_id, run_id), json={"state": "failed"})
 

@@ -37,10 +37,10 @@ def restore(
 ) -> tuple[str, list[str]]:
     """Put an archive in the place of the warehouse, once it is whole; what was there is kept.
 
-    The archive is restored into a database of its own, with rights and limits of the roles, brought
-    to this version's schema, and analysed. Then the names are exchanged, which ends all connections
-    to the old one. Where something fails before, the warehouse is as it was. `now` names the
-    database that keeps what was there.
+    The archive is restored into a database of its own, with rights and limits of the roles,
+    migrated to this version's schema, and analysed. Then the names are exchanged, which ends all
+    connections to the old one. Where something fails before, the warehouse is as it was. `now`
+    names the database that keeps what was there.
 
     Returns:
         Name of the database that keeps what was there, and the migrations that were applied.

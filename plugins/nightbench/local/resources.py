@@ -35,7 +35,7 @@ def require_resources(home: Home) -> list[str]:
     """Check disk and memory for `demo`; services that run already have their memory.
 
     Returns:
-        The figures, one line each.
+        The values, one line each.
 
     Raises:
         UserError: naming everything that is short, each with need and found.

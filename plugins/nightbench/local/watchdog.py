@@ -1,7 +1,7 @@
 """Watchdogs: they restart services that died or hang, and each other.
 
 `up` leaves two watchdogs running. A watchdog checks every few seconds that every service has its
-process, and every half a minute that Airflow reports its components as healthy; if not, it runs
+process, and every half a minute that Airflow reports its components as healthy. If not, it runs
 `up`, as a person would. `down` ends the watchdogs first. Why not supervisord: ADR 14.
 
     python -m nightbench.local.watchdog --home .nightbench

@@ -64,8 +64,8 @@ def figures(nights: Mapping[str, Mapping[Kind, float]]) -> dict[str, float]:
     """Return one value for each night by run_id: the geometric mean over its kinds.
 
     Higher is better. The set of kinds must be the same on all nights: only kinds that most nights
-    have count, and a night without one of them has no figure. Devices of a node (its GPUs) count
-    as one, with the slowest.
+    have count, and a night without one of them has no value. Devices of a node (its GPUs) count as
+    one, with the slowest.
     """
     known = [night for night in nights.values() if night]
     counts: dict[Kind, int] = defaultdict(int)

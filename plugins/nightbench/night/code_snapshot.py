@@ -1,7 +1,7 @@
 """The benchmark code of a run, as it was when the run was planned.
 
-An edit or a `git pull` of what is shipped changes the next run, not one that goes on: its code
-lies in the spool beside its plan, and workers unpack it from there.
+An edit or a `git pull` of what is shipped changes the next run, not a running one. Its code is in
+the spool next to its plan, and workers unpack it from there.
 """
 
 import io

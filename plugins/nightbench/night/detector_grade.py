@@ -81,7 +81,7 @@ def grade(
     """Judge synthetic series of a nightly run's suite and store the suite's grade.
 
     None if the suite was graded in the week before the run. The run, the suite and the series seed
-    what is drawn, so that a run that is judged again gets the same grade.
+    the random numbers, so that a run that is judged again gets the same grade.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -127,7 +127,7 @@ def judge_synthetic(
     Args:
         histories: nights of each series up to the graded one, oldest first.
         until: the graded night.
-        seed: of what is drawn, with the names of the series.
+        seed: of the random numbers, with the names of the series.
         policy: of the suite.
         detector: the one that is graded.
         earlier: grades to compare with, by measure.

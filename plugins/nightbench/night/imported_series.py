@@ -41,9 +41,9 @@ def open_alerts(
 ) -> list[ImportedSeries]:
     """Open and return an alert for each series that dropped within its last 30 nights.
 
-    Their causes are found as after a night: a framework's version that changed with the fall.
+    Their causes are found as after a night: a framework's version that changed with the drop.
 
-    Nobody is notified: whoever imports reads the answer. A series with a live alert gets no other.
+    No message is sent: the user reads the answer. A series with a live alert gets no other.
     """
     opened = []
     for each in series:

@@ -53,8 +53,8 @@ class IngestResult:
 def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     """Summarise, check and load one run; doing it again changes nothing.
 
-    Checks come before the connection: none is held open while Great Expectations works, and that
-    is not imported where the warehouse is away.
+    Checks come before the connection: none is open while Great Expectations works, and that is not
+    imported where the warehouse is away.
 
     Raises:
         WarehouseUnavailable: PostgreSQL is away; the run waits in the spool.

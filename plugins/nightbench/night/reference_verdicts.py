@@ -1,8 +1,8 @@
 """Judges the cases of a run that were measured next to a reference build by their paired ratio.
 
 A night's ratio to the build that ran in turn with it shows what the build did; the reference's own
-throughput shows what the machine did. Both become series like any other, in the unit of the work:
-the ratio times the reference's usual throughput is the night's throughput on a usual machine.
+throughput shows what the node did. Both become series like any other, in the unit of the work: the
+ratio times the reference's usual throughput is the night's throughput on a usual machine.
 """
 
 import itertools
@@ -55,8 +55,8 @@ class PairedCase:
 def rebased(nights: Iterable[PairNight]) -> dict[str, PairNight]:
     """Return nights by run_id as if all had used the newest reference.
 
-    A night that measured two references says how many times as fast one is as the other. What
-    cannot be converted so is left out.
+    A night that measured two references says how many times as fast one is as the other. Nights
+    that cannot be converted so are left out.
 
     Args:
         nights: the newest first; of each run the reference first, and then the one before.

@@ -1,7 +1,7 @@
 """The preflight of a run: examine its nodes, record that, place cases around unhealthy ones.
 
 It never fails a run. An unhealthy node costs the cases that need it, and one without enough nodes
-ends as failed; where the nodes cannot be examined, each case meets the same problem and reports it.
+ends as failed. Where the nodes cannot be examined, each case meets the same problem and reports it.
 """
 
 import asyncio
@@ -146,14 +146,14 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     save_job(run, moved)
     where = ", ".join(node.name for node in moved.job.nodes)
     why = "; ".join(map(sentences, out.values()))
-    log.warning("%s goes to %s: %s", planned.job.case.case_id, where, why)
+    log.warning("%s moves to %s: %s", planned.job.case.case_id, where, why)
     return moved
 
 
 def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> dict[str, Any]:
     """Examine the nodes of a planned run and place its cases around the unhealthy ones.
 
-    Orphans of ours are ended first.
+    Orphans of Nightbench are ended first.
 
     Returns:
         For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or
@@ -258,7 +258,7 @@ def _place(
         case_id = job.case.case_id
         if case_id in placement.moved:
             save_job(run, dataclasses.replace(planned[case_id], job=job))
-            log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
+            log.warning("%s moves to %s", case_id, ", ".join(node.name for node in job.nodes))
     unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
     for case_id, why in unplaced.items():
         log.error("%s: %s", case_id, why)

@@ -42,7 +42,7 @@ def fill_tables(
 ) -> list[FilledTable]:
     """Return the tables of a suite, or those named by `only`, with its cluster's newest medians.
 
-    The suite is read at `scale`; published figures stand beside the full one alone.
+    The suite is read at `scale`; published values are shown next to the full one alone.
     """
     filled = []
     for table in suite.tables:
@@ -60,8 +60,8 @@ def write_run_tables(
 ) -> tuple[list[FilledTable], str]:
     """Return the tables of a run's suite that hold a median, and the same as Markdown.
 
-    A run of another kind than a night's or one on demand has none. What is wrong with the suite's
-    file by now is said in their place. The figures go to `<run_id>/<table>.svg` and `.png` below
+    A run of another kind than a night's or one on demand has none. If the suite's file is wrong by
+    now, the report says so in their place. The plots go to `<run_id>/<table>.svg` and `.png` below
     `folder`; None draws none.
     """
     try:
@@ -101,7 +101,7 @@ def gather(
 ) -> RunReport:
     """Return what the report of a run shows, whose files may have left the spool.
 
-    The figures of the suite's tables go to `figures`, beside the Markdown that links to them.
+    The plots of the suite's tables go to `figures`, next to the Markdown that links to them.
     """
     case_ids = [row["case_id"] for row in rows]
     scale = next((str(row["scale"]) for row in rows), None)

@@ -67,7 +67,7 @@ def judge_shared(
 ) -> SharedVerdicts:
     """Find the changes that cases of a nightly run share, and judge the residual of each.
 
-    A series that moved with others without showing it alone is `regressed` or `improved` by what
+    A series that changed with others without showing it alone is `regressed` or `improved` by what
     they show together. `machines` are the nights of reference builds by case_id: controls of the
     nodes, of which the case next to it has no shared change left.
 

@@ -2,8 +2,8 @@
 
 A drop of the throughput, or a change of training, is measured again before the message of its night
 is sent. Its builds are stored with the request (`request_confirmations`), so that a later
-measurement uses the same ones.
-What a night has time for goes to those that are expected to bring most for each second.
+measurement uses the same ones. The time of a night goes to those with the largest expected gain for
+each second.
 """
 
 import dataclasses
@@ -184,7 +184,7 @@ def suspected_regression(
 ) -> SuspectedRegression | None:
     """Return the suspected regression of an alert (alert_id, case_id, value, baseline).
 
-    None where it has no level, or is about another figure than throughput or losses. The verdicts
+    None where it has no level, or is about another metric than throughput or losses. The verdicts
     of the plan's night are stored.
     """
     case_id = alert["case_id"]
@@ -269,8 +269,8 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
 def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     """Request that a night's suspected regressions are measured again, within its budget.
 
-    What is expected to bring most for each second comes first. Those that do not fit are stored as
-    skipped, with the reason. A second call for the same night adds nothing.
+    Those with the largest expected gain for each second come first. Those that do not fit are
+    stored as skipped, with the reason. A second call for the same night adds nothing.
     """
     warehouse = Warehouse(connection)
     repository = warehouse.experiments
@@ -332,11 +332,11 @@ def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two:
 def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
     """Return what measuring again is expected to spare: throughput that is misjudged otherwise.
 
-    A reported drop that is none, or less than the bound of a confirmation, is wrong by its
-    distance from that bound. `UNREAL` of all reported drops are none. The others have the size of
-    the night's interval, and of these it is the knowledge gradient (Frazier, Powell and Dayanik,
-    2008): large where the drop lies near the bound for its uncertainty, and where the rounds say
-    more than the night did. If training changed, the whole throughput is misjudged.
+    A reported drop that is none, or less than the bound of a confirmation, is wrong by its distance
+    from that bound. `UNREAL` of all reported drops are none. The others have the size of the
+    night's interval, and of these it is the knowledge gradient (Frazier, Powell and Dayanik, 2008).
+    It is large where the drop is near the bound for its uncertainty, and where the rounds say more
+    than the night did. If training changed, the whole throughput is misjudged.
     """
     has_two = _has_two_builds(suspect)
     if has_two is None:

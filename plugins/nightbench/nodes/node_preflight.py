@@ -1,8 +1,8 @@
 """The result of a node's preflight: findings about it, and control measurements.
 
-Controls are the same small work on every node, every night, without any framework. They form
-series of their own. On a slow node a case and the controls of its nodes slow down together; with a
-slow framework only the case does.
+Controls are the same small work on every node, every night, without any framework. They form series
+of their own. On a slow node a case and the control measurements of its nodes slow down together;
+with a slow framework only the case does.
 """
 
 import statistics

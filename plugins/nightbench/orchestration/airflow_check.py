@@ -1,6 +1,6 @@
 """`nightbench check`: what Nightbench lacks in an Airflow, and how to add it.
 
-Each part is tried as it is used later: a load begins and is rolled back, a mart is read, a function
+Each part is tried as it is used later. A load begins and is rolled back, a mart is read, a function
 of triage refuses an alert that does not exist, the project is validated.
 """
 

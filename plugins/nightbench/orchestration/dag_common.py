@@ -59,7 +59,7 @@ def our_dag(
 ) -> DAG:
     """A DAG with our defaults: one run at a time, and none for what it missed.
 
-    `defaults` of its tasks stand beside `DEFAULTS`, `more` are arguments of `DAG`.
+    `defaults` of its tasks add to `DEFAULTS`, `more` are arguments of `DAG`.
 
     Airflow checks a run's values at the start of every task, against the form of that moment. In a
     task the form has no choices, so that a run continues if its suite was removed or broken.
@@ -177,7 +177,7 @@ def log_refused(deliveries: Iterable[Delivery]) -> None:
     """Warn of each channel that refused a message."""
     for delivery in deliveries:
         if not delivery.sent:
-            log.warning("%s took no message: %s", delivery.channel, delivery.error)
+            log.warning("%s accepted no message: %s", delivery.channel, delivery.error)
 
 
 def experiment_context(

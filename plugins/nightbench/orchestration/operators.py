@@ -158,8 +158,8 @@ PREPARE_TIMEOUT = timedelta(hours=3)
 class GenerationState:
     """Which generation of its case a task instance measures, kept from one try to the next.
 
-    An automatic retry goes on with the job that is there; a person's clear measures anew. Airflow
-    tells them apart: a clear raises `max_tries` (to the tries so far plus the retries), a retry
+    An automatic retry continues the job that is there; a person's clear measures again. Airflow
+    distinguishes them: a clear raises `max_tries` (to the tries so far plus the retries), a retry
     does not.
     """
 
@@ -196,7 +196,7 @@ class GangOperator(BaseOperator):
 
         Raises:
             AirflowFailException: the case failed for good; only a clear measures it again.
-            AirflowException: preparing failed in a way that a retry may mend.
+            AirflowException: preparing failed in a way that a retry may fix.
             AirflowSkipException: the night has no room for the case.
         """
         from nightbench.night.run_preflight import place_around_unhealthy

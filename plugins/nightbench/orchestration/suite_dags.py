@@ -110,7 +110,7 @@ def nightly_dag(head: SuiteHead) -> DAG:
 def on_demand_dag() -> DAG:
     """Return the DAG with the form.
 
-    If there is no suite, or none can be read, the form shows why: without its DAG a run in progress
+    If there is no suite, or none can be read, the form shows why. Without its DAG a run in progress
     would have no tasks, and people would see no reason.
     """
     heads = suite_heads(locations.dags_folder())
@@ -180,8 +180,8 @@ def suite_dag(
 ) -> DAG:
     """A DAG that plans a run, examines the nodes, measures and ingests; `more` as `our_dag` has it.
 
-    Without a suite the form says which. Of the cases that may be measured at once, their nodes'
-    locks keep those apart that share nodes.
+    Without a suite the form says which. Locks of nodes keep cases apart that share nodes and may be
+    measured at once.
     """
     with our_dag(
         dag_id,

@@ -86,12 +86,12 @@ FORMATS: dict[str, type[CsvFile] | type[ParquetFile]] = {"csv": CsvFile, "parque
 def unit_of(column: str) -> str:
     """Return the unit of a column by its name; empty where it has none.
 
-    The unit of work (images, tokens, ...) is a row's own: it stands in the column `unit`.
+    The unit of work (images, tokens, ...) is a row's own: the column `unit` names it.
     """
     if column.endswith("per_s"):
         return "1/s"
     if column.startswith(("throughput", "step_throughput")) or column in ("value", "baseline"):
-        return "units of work per second, the unit stands in the column unit"
+        return "units of work per second; the column unit names the unit"
     endings = {"_s": "s", "_bytes": "bytes", "_bytes_per_step": "bytes", "_mb": "MiB", "_at": "UTC"}
     return next((unit for ending, unit in endings.items() if column.endswith(ending)), "")
 

@@ -83,7 +83,7 @@ class LiveView:
         run: the run.
         shown: a console, or a function that takes lines.
         history: seconds that a case usually takes, by case_id.
-        cases: only these; all unless given.
+        cases: only these [default: all].
         all_events: show minor events, too.
     """
 

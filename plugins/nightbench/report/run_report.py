@@ -1,6 +1,6 @@
 """The report of a run: what it says, as Markdown, and as one HTML page without scripts.
 
-What both say stands in the folder `templates`; the page loads nothing.
+The texts of both are in the folder `templates`; the page loads nothing.
 """
 
 import dataclasses

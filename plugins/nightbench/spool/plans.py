@@ -4,7 +4,7 @@
     <spool>/runs/<run_id>/jobs/<case_id>.json      read by workers and triggers
     <spool>/runs/<run_id>/jobs/<case_id>.g1.json   of a generation that is measured otherwise
 
-All of it is stored before anything is launched: an edit of a YAML file afterwards changes no run
+All of it is stored before anything is launched. An edit of a YAML file afterwards changes no run
 that is under way, and a run is loaded as it was planned. Only the paths of host keys and wheels,
 which each machine has where its own copy of the cluster's file says, are looked up where they are
 used (`config.on_this_machine`).
@@ -44,8 +44,8 @@ _OF_PLAN = ("owner", "protocol", "policy", "channels", "routes", "zone", "pairs"
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
     """Write run.json, planned.json and cluster.json; the same plan may be stored again.
 
-    What the night has no room for, and what cannot be run from broken folders, gets its outcome
-    here: whoever looks at the run finds it ended.
+    Cases that the night has no room for, or that cannot be run from broken folders, get their
+    outcome here. So they have ended for every reader of the run.
     """
     folder = spool.run(plan.run.run_id)
     folder.save_planned([_case_document(case) for case in plan.cases])

@@ -37,7 +37,7 @@ from nightbench.spool.documents import (
 class Uploads:
     """Wheels that people sent, or commits were built to, each in a folder of its digest.
 
-    `commits/<build>.json` says which wheel a build brought, `commits/<build>.log` what it said.
+    `commits/<build>.json` says which wheel a build made, `commits/<build>.log` what it said.
     Nothing of a wheel is ever opened here.
     """
 

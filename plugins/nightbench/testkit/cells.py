@@ -48,8 +48,8 @@ class TrainedCell:
 def cells(catalog: Catalog, reference: str | None = None) -> list[TrainedCell]:
     """Return every cell that trains on CPUs, by workload.
 
-    The others are held against `reference` where it has the workload; the one that runs most
-    workloads unless given.
+    The others are compared with `reference` where it has the workload [default: the one that runs
+    most workloads].
     """
     able = [
         (workload, line, execution)

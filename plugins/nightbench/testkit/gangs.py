@@ -47,8 +47,8 @@ LIMIT_S = 300.0
 def build_environment(root: Path, line: str, variant: str | None = None) -> str:
     """The interpreter of a line's environment below `root`, which is built where it is not there.
 
-    Skips the test where the line cannot be had on this machine. It is that of the first variant for
-    CPUs unless given.
+    Skips the test where the line is not available on this machine. [default: that of the first
+    variant for CPUs]
     """
     root.mkdir(exist_ok=True)
     home = find_home()
@@ -141,7 +141,7 @@ def run_gang(
     """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
 
     `seed_of` gives the seed that a trainer finds in its job.json; with `can_meet` the processes are
-    told what launch.py says: who and where the others are.
+    given what launch.py says: who and where the others are.
     """
     names = [process["name"] for process in job["processes"]]
     ports = dict(zip(["master", *names], free_ports(1 + len(names)), strict=True))

@@ -180,7 +180,7 @@ def apply_change(
 ) -> int:
     """Apply a change to an alert, or to those of its group whose state allows it.
 
-    Each is a change of its own. An alert that somebody else has changed meanwhile is left alone;
+    Each is a change of its own. An alert that another user has changed meanwhile is left alone;
     sending the same again completes a group that was interrupted.
 
     Returns:

@@ -34,7 +34,7 @@ class AlertRepository(Repository):
         """Be the only one who decides on a cluster's alerts, until the connection is closed.
 
         Raises:
-            WarehouseUnavailable: another one has held it for longer than the lock's time limit.
+            WarehouseUnavailable: another one has had it for longer than the lock's time limit.
         """
         name = f"alerts of {cluster}"
         give_up_at = time.monotonic() + LOCK_TIMEOUT_S
@@ -174,7 +174,7 @@ class Triage(Repository):
     """Moves alerts in the name of a person; each call is one transaction.
 
     Every method returns the state before, and raises `MoveRefused` where there is no such alert or
-    the move is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    the change is not allowed, `WarehouseUnavailable` where the warehouse is away.
     """
 
     def __init__(self, connection: Connection, by: str) -> None:

@@ -42,7 +42,7 @@ def connect(
     after logging in.
 
     Raises:
-        WarehouseUnavailable: nobody answers, or we are not let in.
+        WarehouseUnavailable: no answer, or no permission to log in.
         UserError: `target` is not a connection string.
     """
     try:

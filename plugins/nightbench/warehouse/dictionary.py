@@ -18,7 +18,7 @@ def forget_comments(cursor: Cursor, view: sql.Identifier) -> None:
 def inherit_comments(cursor: Cursor, view: sql.Identifier) -> None:
     """Give each column of a view that has no comment that of the column that it passes through.
 
-    PostgreSQL tells which column of which table or view a result column is; a column that is
+    PostgreSQL reports which column of which table or view a result column is; a column that is
     computed is none, and keeps the comment of its own file.
     """
     cursor.execute("select pg_get_viewdef(%s::regclass)", (view.as_string(cursor),))

@@ -1,9 +1,9 @@
 """Forward-only migrations by yoyo, the views, the references: all in one transaction.
 
-yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a
-migration and its mark in two transactions, and locks by a row that a killed process leaves
-behind. So the steps run inside one transaction of ours, under a lock that PostgreSQL
-drops with the connection (docs/adr/0007-migrations.md).
+yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a migration
+and its mark in two transactions. It locks by a row that a killed process leaves behind. So the
+steps run inside one transaction, under a lock that PostgreSQL drops with the connection
+(docs/adr/0007-migrations.md).
 """
 
 import hashlib
@@ -137,7 +137,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     backend.ensure_internal_schema_updated()
     wanted = yoyo.read_migrations(str(folder))
     if not wanted:
-        raise UserError(f"{folder}: holds no migrations; the folder sql/ has to be whole.")
+        raise UserError(f"{folder}: holds no migrations; the folder sql/ must be complete.")
     pending = list(backend.to_apply(wanted))
     texts = _views()
     digest = _digest(texts)

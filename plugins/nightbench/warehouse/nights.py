@@ -17,7 +17,7 @@ class NightRepository(Repository):
     def watch(self, suite: str, cluster: str, timetable: str, now: datetime) -> datetime:
         """Store that a suite has a schedule; returns since when its nights are expected.
 
-        Another cluster or timetable begins anew, and so does a suite that the last check did not
+        Another cluster or timetable begins again, and so does a suite that the last check did not
         see: it was gone then.
         """
         known, last = self.first("watched_suite", suite=suite), self.first("deadline_check")

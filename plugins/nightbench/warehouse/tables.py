@@ -24,7 +24,7 @@ class TableRepository(Repository):
     def published(self, table: SuiteTable, workloads: Collection[str]) -> list[Published]:
         """The published values of some workloads, for a table's cells.
 
-        Of a framework that the table shows as published alone, those of all workloads.
+        For a framework that the table shows only as published: those of all workloads.
         """
         if (chosen := table.published) is None:
             return []

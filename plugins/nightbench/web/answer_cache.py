@@ -35,8 +35,8 @@ class _Slot(Generic[T]):
 class AnswerCache(Generic[T]):
     """Keeps answers by question; those who ask at the same time wait for one answer.
 
-    An answer serves whoever has the same stamp, and whoever asked before it was begun: neither can
-    tell it from an answer of their own.
+    An answer is for all requests with the same stamp, and for requests from before it was
+    begun: it is equal to an answer of their own.
     """
 
     def __init__(self, lives_s: float, clock: Callable[[], float] = monotonic) -> None:

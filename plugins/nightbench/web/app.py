@@ -127,9 +127,9 @@ def create_app(
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
-        spool: opens the files of runs: logs, samples of nodes, and what goes on.
+        spool: opens the files of runs: logs, samples of nodes, and running work.
         experiments: opens what the spool has of experiments.
-        acceptances: says how the acceptance of clusters stands.
+        acceptances: says the state of the clusters' acceptance.
         comparing: checks and stores requests of comparisons.
         base_url: the address by which browsers see the site, where it is known.
     """

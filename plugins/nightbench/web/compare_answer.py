@@ -314,7 +314,7 @@ def junit(row: Row) -> str:
 
     It failed where B is slower or trains differently.
 
-    What is not known is skipped; a comparison that could not be measured is an error.
+    Unknown values are skipped; a comparison that could not be measured is an error.
     """
     cases: Sequence[Row] = row["result"]["cases"] if row["result"] else ()
     names = [case["case_id"] for case in cases] or list(row["cases"])

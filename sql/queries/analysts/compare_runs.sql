@@ -1,5 +1,5 @@
 -- What differs between two runs? Each case that either of them measured, the largest change first;
--- without a ratio where only one did. Null in `chosen`: the newest nightly run, and the one before it
+-- no ratio if only one did. Null in `chosen`: the newest nightly run, and the one before it
 -- of the same suite on the same cluster.
 with chosen as not materialized (
     select

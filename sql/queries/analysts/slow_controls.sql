@@ -1,6 +1,6 @@
--- Which nodes, or links between nodes, are slow by themselves? The newest control measurement of each
+-- Which nodes or links are slow in control measurements? The newest control measurement of each
 -- series, compared with the median of up to ten before it on the same node; the slowest first. If a
--- case became slower and its nodes did not, check its framework. Null in `chosen` does not constrain.
+-- case became slower and its nodes did not, check its framework. Null in `chosen` selects everything.
 with chosen as not materialized (
     select
         null::text as cluster,

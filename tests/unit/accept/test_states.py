@@ -201,7 +201,7 @@ def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_buil
     assert "cluster pair, but must be retested: another driver than 550.54" in again.message
     wheel = {"pytorch": Build("pytorch", source="wheel", digest="ab" * 32)}
     marked = untried_because(single, GPUS, accepting(None), wheel)
-    assert str(marked).endswith("must be retested: this build is another")
+    assert str(marked).endswith("must be retested: this build is a different one")
 
 
 def test_many_devices_wait_for_few_and_what_failed_there_makes_the_mode_due(

@@ -28,7 +28,7 @@ def test_parse_reads_what_is_piped_to_it():
     done = CliRunner().invoke(app, ["parse", "pytorch_examples", "-", "--json"], input=LOG)
     assert json.loads(done.stdout)["step_s"]["n"] == 3
     wrong = CliRunner().invoke(app, ["parse", "gluon", "-"], input=LOG)
-    assert "/dev/stdin: no line of it states a step" in str(wrong.exception)
+    assert "/dev/stdin: no line of the log states a step" in str(wrong.exception)
 
 
 def test_parse_names_a_warning_and_an_error(tmp_path):
@@ -39,7 +39,7 @@ def test_parse_names_a_warning_and_an_error(tmp_path):
     assert "1 line skipped: last line cut off" in done.stderr
     wrong = CliRunner().invoke(app, ["parse", "gluon", str(file)])
     assert wrong.exit_code == 1
-    assert "no line of it states a step" in str(wrong.exception)
+    assert "no line of the log states a step" in str(wrong.exception)
 
 
 TITAN = "".join(

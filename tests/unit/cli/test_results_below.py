@@ -56,5 +56,5 @@ def test_another_version_is_settled_by_a_comparison(given: RunPlan) -> None:
 
 def test_the_same_version_sends_to_the_nodes(given: RunPlan) -> None:
     (line,) = settling_lines(given.run.run_id, [row(given, nightly_version="2.0+cpu")])
-    assert f"nightbench doctor {given.cluster.name}: its build is that of earlier nights" in line
+    assert f"nightbench doctor {given.cluster.name} (the build has not changed)" in line
     assert settling_lines(given.run.run_id, [row(given, change=0.2)]) == []

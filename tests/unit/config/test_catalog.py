@@ -211,7 +211,7 @@ TRAINER = {"count": "trainers", "measured": True}
         (
             "refused_combinations",
             [{"when": {"strategy": "single"}, "refused": "no"}],
-            "refused_combinations[0].when: found strategy; expected several axes: a single value",
+            "refused_combinations[0].when: found strategy; expected several axes: write a",
         ),
         (
             "refused_combinations",

@@ -298,7 +298,7 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         (
             "nodes:",
             "limits: {hours: 22:00-22:00 UTC}\nnodes:",
-            ':2: limits.hours: found "22:00-22:00 UTC", which is no time or all day; expected',
+            ':2: limits.hours: found "22:00-22:00 UTC", which may mean never or all day; expected',
         ),
         (
             "nodes:",

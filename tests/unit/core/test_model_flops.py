@@ -22,10 +22,10 @@ def test_a_formula_takes_parameters_and_arithmetic():
 @pytest.mark.parametrize(
     ("formula", "said"),
     [
-        ("2 * absent", "`absent` is no number of the scale"),
-        ("2 * name", "`name` is no number of the scale"),
-        ("converges", "`converges` is no number of the scale"),
-        ("sum(hidden)", "`hidden` is no list of the scale"),
+        ("2 * absent", "`absent` is not a number among the scale's parameters"),
+        ("2 * name", "`name` is not a number among the scale's parameters"),
+        ("converges", "`converges` is not a number among the scale's parameters"),
+        ("sum(hidden)", "`hidden` is not a list among the scale's parameters"),
         ("__import__('os').getpid()", "expected numbers, parameters"),
         ("hidden[0]", "expected numbers, parameters"),
         ("2 *", "invalid syntax"),

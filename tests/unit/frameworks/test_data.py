@@ -86,9 +86,9 @@ def test_a_network_that_does_not_fit_is_told_by_its_parameters() -> None:
     with pytest.raises(DoesNotFit) as caught:
         trainer("ctr_dnn").initial_weights(shapes)
     assert str(caught.value).splitlines()[1:] == [
-        "click.bias: data.py has it, the network does not",
+        "click.bias: found in data.py; not found in the network",
         "click.weight: found (2, 64) in the network; expected (64, 2) by data.py",
-        "extra.bias: the network has it, data.py does not",
+        "extra.bias: found in the network; not found in data.py",
     ]
 
 

@@ -71,9 +71,7 @@ nightbench told
     ]
 
 
-def test_help_is_read_as_a_whole_and_of_docstrings_only_the_first_sentence(
-    tool: ModuleType,
-) -> None:
+def test_help_and_public_docstrings_are_read_as_a_whole(tool: ModuleType) -> None:
     code = '''"""Module. Told."""
 LIMIT_S = 1.0
 """Limit of a night that is told."""
@@ -81,7 +79,18 @@ LIMIT_S = 1.0
 def show(run: Annotated[str, Option("--run", help="A run." f" {X} It is told.")]):
     """Show. More."""
 def other():
-    """Other. More."""
+    """Other.
+
+    More of it:
+        continued.
+
+    Args:
+        first: of it. All.
+        second: of them.
+
+    Returns:
+        Nothing.
+    """
 def _private():
     """Told."""
 '''
@@ -90,7 +99,8 @@ def _private():
         return {sentence for _, sentence in tool.prose(path, code)}
 
     expected = {"Module.", "Limit of a night that is told.", "Show.", "More.", "Other.", "A run."}
-    expected |= {"X It is told."}
+    expected |= {"X It is told.", "Told.", "More of it: continued.", "of it.", "All.", "of them."}
+    expected |= {"Returns: Nothing."}
     assert found("plugins/nightbench/cli/a.py") == expected
     assert tool.check("a.txt", "Good.\nNobody came. It stood.\n") == [
         ("a.txt", 2, tool_rule, sentence)

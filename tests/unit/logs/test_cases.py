@@ -107,7 +107,7 @@ IMAGES = r"^(?P<step>\d+)\s+images/sec: (?P<throughput>\S+)"
     [
         (
             *("mlperf-throughput-of-one-device", "mlperf", {}),
-            "20 a second are 1000 in 50 s, and the log counts 250",
+            "20 per second is 1000 in 50 s; the log counts 250",
         ),
         ("without-a-unit", "regex", {"pattern": IMAGES}, "a throughput; give --unit images"),
         (

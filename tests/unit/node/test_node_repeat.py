@@ -319,7 +319,7 @@ def test_unknown_node_is_explained(drive):
     node = drive(one_node(), start=False)
     code, answer = verb("start", node.folder, "--node", "n7", env=node.env)
     assert code == 1
-    assert "node 'n7' is not of this job (nodes: n1)" in answer["error"]
+    assert "node 'n7' does not belong to this job (nodes: n1)" in answer["error"]
 
 
 def test_a_reboot_is_told_from_an_agent_that_died(drive):

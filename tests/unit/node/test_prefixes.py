@@ -36,7 +36,7 @@ def test_one_that_is_not_there(tmp_path: Path) -> None:
 def test_what_others_may_write_is_not_run(site: Path, tmp_path: Path, part: str) -> None:
     (tmp_path / part).chmod(0o777)
     assert prefix(str(site))["problem"] == (
-        f"{tmp_path / part}: found permissions 777; expected none to write for others"
+        f"{tmp_path / part}: found permissions 777; expected no write permission for others"
     )
 
 

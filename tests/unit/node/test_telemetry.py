@@ -177,7 +177,7 @@ def test_a_node_without_counters_says_so(drive, tmp_path):
     power = node.result()["power"]
     assert power["mean_w"] is None
     assert power["absent"] == (
-        "the energy of the CPU packages was read 0 times in the window, 5 are needed"
+        "the energy of the CPU packages was read 0 times in the window; expected at least 5"
     )
 
 
@@ -208,10 +208,10 @@ def sampled(*watts: float | None, joules: float | None = None) -> list[dict[str,
             None,
             ["0"],
             None,
-            "the power of the GPUs was read 4 times in the window, 5 are needed",
+            "the power of the GPUs was read 4 times in the window; expected at least 5",
         ),
         ([None] * 10, 150.0, [], 150.0, None),
-        ([None] * 10, 0.0, [], None, "the energy of the CPU packages does not move"),
+        ([None] * 10, 0.0, [], None, "the energy of the CPU packages does not change"),
         ([None] * 10, None, [], None, "the energy of the CPU packages cannot be read"),
     ],
 )
@@ -223,5 +223,5 @@ def test_mean_power_of_the_devices_in_the_window(watts, joules, devices, mean_w,
 def test_half_of_the_window_s_seconds_have_samples():
     samples = sampled(*[300.0] * 20)
     assert power_in_window(samples, ["0"], (0.0, 38.0))["mean_w"] == 300.0
-    assert "25 are needed" in power_in_window(samples, ["0"], (0.0, 50.0))["absent"]
+    assert "expected at least 25" in power_in_window(samples, ["0"], (0.0, 50.0))["absent"]
     assert power_in_window(samples, ["0"], None)["absent"] == "no window of a trainer"

@@ -40,7 +40,7 @@ def test_a_missing_package_names_the_file_of_the_line_s_packages(tmp_path):
     packages = "frameworks/thing/requirements-cpu.in"
     (code / packages).parent.mkdir(parents=True)
     (code / packages).touch()
-    for module, said in (("scipy.linalg", f"; the line's packages stand in {packages}"),
+    for module, said in (("scipy.linalg", f"; the line's packages are listed in {packages}"),
                          ("frameworks.think", "")):  # fmt: skip
         end = f"ModuleNotFoundError: No module named '{module}'"
         log.write_text(FRAMES.replace(CODE, str(code)) + end)

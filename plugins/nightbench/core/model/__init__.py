@@ -3,11 +3,11 @@
 A section of a file is a model (`values.StrictModel`): one class says which keys the file may have,
 is what code works with, and is stored with a run.
 
-Everything that one package hands to another is defined here. Durations are seconds
-(`_s`), sizes are bytes (`_bytes`), throughput is in units of work per second, and the
-unit of work ("images", "samples", "tokens") travels beside it. Documents that cross SSH
-are described by the JSON Schemas under `benchmarks/contract/`; the classes here that have
-a `to_json`/`from_json` are the control plane's side of that contract.
+Everything that one package hands to another is defined here. Durations are seconds (`_s`), sizes
+are bytes (`_bytes`), throughput is in units of work per second, and the unit of work ("images",
+"samples", "tokens") is stored with it. Documents that cross SSH are described by the JSON Schemas
+under `benchmarks/contract/`; the classes here that have a `to_json`/`from_json` are the control
+plane's side of that contract.
 """
 
 from nightbench.core.model.cases import (

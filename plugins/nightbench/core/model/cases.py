@@ -43,8 +43,8 @@ class Protocol:
 class Case:
     """A case: everything that changes the work, and nothing else.
 
-    A key at its default never appears in `case_id`, and defaults never change, so that
-    slugs are for ever (see `docs/adr/`). The warehouse has a column for each, with these words.
+    A key at its default never appears in `case_id`, and defaults never change, so that slugs never
+    change (see `docs/adr/`). The warehouse has a column for each, with these words.
     """
 
     workload: str

@@ -168,7 +168,7 @@ class Variant(v.StrictModel):
     problem: Annotated[str | None, v.DERIVED] = None
     """Problem of its lock: the cases that are run from it are unavailable."""
     cuda: v.Text | None = None
-    """CUDA that it is built with, `13.0` say."""
+    """CUDA that it is built with, such as `13.0`."""
     driver: v.Text | None = None
     """Oldest driver that it works with. A node with an older one, or with none, is refused before
     anything is built."""
@@ -203,7 +203,7 @@ def _values(value: Any) -> tuple[str, ...]:
 def _several(when: dict[str, Any]) -> dict[str, Any]:
     if len(when) < 2:
         found = ", ".join(when) or "nothing"
-        raise ValueError(f"found {found}; expected several axes: a single value stands in `axes`")
+        raise ValueError(f"found {found}; expected several axes: write a single value into `axes`")
     return when
 
 

@@ -122,11 +122,11 @@ class HealthPolicy(v.StrictModel):
     expected_devices: v.Whole | None = None
     """GPUs that each node must show [default: `devices.per_node`]."""
     governor: v.Name | None = None
-    """CPU frequency governor that is expected, `performance` say."""
+    """CPU frequency governor that is expected, such as `performance`."""
     min_disk_bytes: v.Size = Field(5_000_000_000, alias="min_disk")
     """Free disk below `environments.root`, `5GB`."""
     max_clock_error_s: v.PositiveDuration = Field(60.0, alias="max_clock_error")
-    """How far a node's clock may be off the controller's."""
+    """Largest difference of a node's clock from the controller's."""
     min_link_mbps: v.LinkSpeed | None = Field(None, alias="min_link")
     """Speed of the link of `interface`, `10Gbit/s`."""
     min_controls: dict[
@@ -148,7 +148,7 @@ class EnvironmentPolicy(v.StrictModel):
     python: v.Text = "python3"
     """Interpreter (3.7 or newer) on the node that runs the agent."""
     variants: dict[v.FrameworkName, v.Name] = Field({})
-    """Framework line: variant of its lock, `cu126` say."""
+    """Framework line: variant of its lock, such as `cu126`."""
     paths: dict[v.FrameworkName, v.Text] = Field({})
     """Framework line: prefix that the site prepared (`bin/python` below it)."""
     engine: v.Text = "podman"
@@ -219,7 +219,7 @@ class SlurmPolicy(v.StrictModel):
     warning_s: v.PositiveDuration = Field(60.0, alias="warning")
     """Time before the end of a job when Slurm signals its agents."""
     options: v.Many[SlurmOption] = ()
-    """Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say."""
+    """Further options of `sbatch`, each `--name=value`, such as `--gres=gpu:8`."""
 
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -284,7 +284,7 @@ class KubernetesPolicy(v.StrictModel):
     """The scheduler gives machines to all pods of a case or to none. Requires PodGroups of
     Kubernetes 1.36 or newer (feature gates `GenericWorkload` and `GangScheduling`)."""
     scheduler: DnsLabel | None = None
-    """Name of the scheduler, `volcano` say [default: the cluster's]."""
+    """Name of the scheduler, such as `volcano` [default: the cluster's]."""
     priority_class: DnsLabel | None = None
     """Priority class of the pods [default: the cluster's]."""
     service_account: DnsLabel | None = None
@@ -299,9 +299,9 @@ class GitRepository(v.StrictModel):
     """A repository whose commits people may have compared (docs/comparisons.md)."""
 
     url: GitUrl
-    """Address for git on the build node; the node's own git has the credentials."""
+    """Address for git on the build node, whose own git must have the credentials."""
     branch: Branch = "main"
-    """A commit is compared with the one at which it left this branch, unless A is named."""
+    """Without a build A, a commit is compared with the one at which it left this branch."""
     recipe: v.Some[v.Text]
     """Lines for sh on the build node, one after another in a checkout of the commit. They leave one
     wheel in `$OUT`; `$PYTHON` is the line's interpreter, `$UV` uv, `$COMMIT` the commit."""
@@ -315,7 +315,7 @@ class ComparePolicy(v.StrictModel):
     person_s: v.PositiveDuration = Field(4 * 3600.0, alias="person")
     """Measuring time of one user's comparisons in 24 hours; further requests wait."""
     day_s: v.PositiveDuration = Field(12 * 3600.0, alias="day")
-    """The same for all people together."""
+    """Measuring time of all users' comparisons in 24 hours."""
     images: v.Many[ImageFolder] = ()
     """Registries, or folders of them, whose images a request may name by digest:
     `registry.example.org/ci/`. Needs `environments: {kind: container}`; images in

@@ -51,7 +51,7 @@ class MetricInfo:
     def value_of(self, row: Mapping[str, Any]) -> float | None:
         """Return its value in a row of a measurement; None where there is none, or it is not one.
 
-        A figure of zero or less cannot be: the reading failed.
+        A value of zero or less cannot be: the reading failed.
         """
         value = row[self.name]
         return float(value) if value is not None and math.isfinite(value) and value > 0 else None

@@ -108,6 +108,6 @@ class Publication(v.StrictModel):
     nodes: bool = False
     """Also publish names of nodes, and the sentences about causes, which name nodes."""
     owner: bool = False
-    """The suite's owner as well."""
+    """Also publish the suite's owner."""
     notes: bool = False
     """Also publish the suite's description and users' notes about its alerts."""

@@ -91,7 +91,7 @@ class Suite:
     scale: str = "full"
     """Size of the workloads."""
     commands: Mapping[str, WorkloadInfo] = field(default_factory=dict)
-    """Scripts of others, as workloads of the lines that run commands."""
+    """Scripts of other programs, as workloads of the lines that run commands."""
     tables: tuple[SuiteTable, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     """case_id of the cases that its file lets be skipped and that cannot run there -> why."""

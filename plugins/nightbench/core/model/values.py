@@ -312,7 +312,7 @@ Series = Annotated[
 ]
 Capability = Annotated[
     str,
-    fits(re.compile(r"\d+\.\d$"), 'a compute capability in quotes, "9.0" say'),
+    fits(re.compile(r"\d+\.\d$"), 'a compute capability in quotes, such as "9.0"'),
     Words("compute capability"),
 ]
 Duration = Annotated[float, written(duration), Words("duration")]
