@@ -227,7 +227,9 @@ def _search(
         return max([UNLIKELY, *odds.values()]), None
     first = min(reported, key=doubt).before.first
     likely = np.flatnonzero((scores > 0) & (scores**2 > scores[first] ** 2 - NEGLIGIBLE))
-    near = sorted((evidence_at(int(n)) for n in likely if abs(n - first) <= UNSURE), key=doubt)
+    # Against a level long before, the step at `first` itself may have the other sign.
+    places = {first, *(int(n) for n in likely if abs(n - first) <= UNSURE)}
+    near = sorted(map(evidence_at, sorted(places)), key=doubt)
     return max(odds.values()), near[0].averaged(near[1:])
 
 

@@ -373,6 +373,12 @@ def test_batch_and_replay_agree_whatever_the_nights_were_handed_over_in(history,
         assert [(c.first, c.detected) for c in some] == told
 
 
+def test_a_recovery_below_the_first_level_is_a_change():
+    values = [91.0] * 6 + [None] + [50.0] * 9 + [64.0] * 5
+    found = IncrementalDetector().extend(series_of(values))
+    assert [(c.first, round(c.change, 2)) for c in found] == [(6, -0.45), (15, 0.28)]
+
+
 def test_a_past_that_was_rewritten_is_replayed():
     detector = IncrementalDetector()
     fallen = series_of(noisy([100] * 40 + [90] * 6))
