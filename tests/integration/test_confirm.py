@@ -246,7 +246,7 @@ def test_one_build_is_held_against_the_level_before(
 
     assert not spool.comparison(request.name + ELSEWHERE).case_ids()
     assert found.outcome is outcome, found.sentence
-    assert "Nothing of the framework changed" in found.sentence
+    assert "The framework has not changed" in found.sentence
     assert words in found.sentence
 
 

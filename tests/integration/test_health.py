@@ -209,7 +209,7 @@ def test_doctor_says_what_to_do_about_a_node_that_is_away(here: Terminal, one_aw
     done = here.run("doctor", one_away)
     assert done.returncode == 1
     assert "unreachable" in done.stdout
-    assert "does sshd run" in done.stdout
+    assert "Is sshd running" in done.stdout
 
 
 def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
