@@ -86,7 +86,9 @@ def test_it_is_measured_again_where_it_is_seen(admin: Page, live: Live, dag_run:
     # Where Airflow does not say what they were, the suite's own are not taken for them.
     admin.route("**/dags/on_demand/dagRuns/*", lambda route: route.fulfill(status=404))
     form.get_by_role("button", name="Trigger").click()
-    expect(form.get_by_text("Nothing was triggered, because Airflow does not return the scale")).to_be_visible()
+    expect(
+        form.get_by_text("Nothing was triggered, because Airflow does not return the scale")
+    ).to_be_visible()
     expect(admin.get_by_role("link", name=re.compile("^manual__"))).to_have_count(0)
     admin.unroute("**/dags/on_demand/dagRuns/*")
     form.get_by_role("button", name="Trigger").click()

@@ -101,7 +101,7 @@ def builds(
     Exit codes:
 
     - 0: B is faster or the same.
-    - 1: B is slower by more than --min-effect (whole interval), or trains differently.
+    - 1: B is slower: its whole interval is beyond --min-effect. Or B trains differently from A.
     - 2: wrong usage, or nothing could be measured.
     - 3: inconclusive.
     """

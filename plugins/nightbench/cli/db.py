@@ -154,8 +154,8 @@ def downgrade_plan(json: JsonOption = False) -> None:
     say("To go back to the version before an upgrade:")
     say("  nightbench down; install that version; nightbench up; nightbench db restore ARCHIVE")
     say(
-        "Data loaded since then stays in the database that `restore` names. On your own server, "
-        "restore its pg_dump from before."
+        "Data loaded since then stays in the database that `restore` names. On your own PostgreSQL "
+        "server, restore the pg_dump that you made before the upgrade."
     )
 
 
