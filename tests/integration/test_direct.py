@@ -68,7 +68,7 @@ def test_cancel_from_another_terminal_ends_all_cases_and_does_so_once(here: Term
     wait_for_a_launch(run.run_id, running)
     done = here.run("cancel", run.run_id)
     assert done.returncode == 0, done.stderr
-    assert "no process with its mark is left on local" in done.stdout
+    assert "none of its processes is left on local" in done.stdout
     running.communicate(timeout=300)
     assert marked(run.run_id) == []
     outcomes = [run.case(planned["case_id"]).outcome() for planned in run.planned()]

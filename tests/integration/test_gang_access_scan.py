@@ -74,7 +74,7 @@ def test_keys_are_shown_taken_and_never_overwritten(servers, tmp_path):
     assert code == 1
     assert gate.known.split()[1] in said
     assert "No terminal to ask on" in said
-    assert "Not scanned, because a jump host on the way is not known yet: one, two" in said
+    assert "Not scanned, because a jump host is not known: one, two" in said
     assert not place.known_hosts.exists()
 
     code, said = place.scan("--yes")

@@ -104,7 +104,7 @@ def test_a_night_at_the_terminal_measures_its_case_and_then_the_reference(tmp_pa
     suite = NIGHT.replace("PREFIX", str(reference.location))
     with terminal(tmp_path / "place", suite) as here:
         planned = here.run("plan", "trial", "--night")
-        assert f"reference: {ONE} next to fake-cpu-path-" in planned.stdout, planned.stderr
+        assert f"reference: {ONE} compared with fake-cpu-path-" in planned.stdout, planned.stderr
         assert "then compared with a reference build: 1 of 1 cases, about" in planned.stdout
 
         done = here.run("run", "trial", "--direct", "--night")

@@ -13,8 +13,9 @@ export type Column<Row> = {
   sorted?: "ascending" | "descending";
 };
 
-const CARDS = {
-  "@container (max-width: 48em)": {
+/** Cards where the columns of a table have little width. */
+const cards = (columns: number) => ({
+  [`@container (max-width: ${Math.max(48, 7 * columns)}em)`]: {
     "& thead": { position: "absolute", clip: "rect(0 0 0 0)", width: "1px", overflow: "hidden" },
     "& tbody, & tr": { display: "block", width: "100%" },
     "& tr": { borderWidth: "1px", borderRadius: "md", padding: "2", marginBottom: "2" },
@@ -29,7 +30,7 @@ const CARDS = {
     "& td::before": { content: "attr(data-label)", color: "fg.muted", flexShrink: "0" },
     "& td > *": { minWidth: "0", overflowWrap: "anywhere" },
   },
-};
+});
 
 /** A table that becomes a list of cards where it has little width. */
 export function DataTable<Row>({
@@ -48,8 +49,8 @@ export function DataTable<Row>({
 }) {
   if (none !== undefined && !rows.length) return <>{none}</>;
   return (
-    <Box css={{ containerType: "inline-size" }}>
-    <Table.Root size="sm" aria-label={label} css={CARDS}>
+    <Box css={{ containerType: "inline-size", overflowX: "auto" }}>
+    <Table.Root size="sm" aria-label={label} css={cards(columns.length)}>
       <Table.Header>
         <Table.Row>
           {columns.map(({ name, header, isNumber, sorted }) => (
