@@ -90,7 +90,9 @@ def test_a_refused_change_is_told_where_it_was_asked_for(
     todo.get_by_role("textbox", name=re.compile("^No messages until")).fill("yesterday")
     todo.get_by_role("form").get_by_role("button", name="Snooze").click()
     expect(todo.get_by_text('until: found "yesterday"')).to_be_visible()
-    expect(todo.get_by_role("textbox", name=re.compile("^No messages until"))).to_have_value("yesterday")
+    expect(todo.get_by_role("textbox", name=re.compile("^No messages until"))).to_have_value(
+        "yesterday"
+    )
 
 
 def test_a_page_of_another_origin_moves_no_alert(admin: Page, live: Live, alert_id: int) -> None:
