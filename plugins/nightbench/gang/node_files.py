@@ -15,12 +15,12 @@ import logging
 import posixpath
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from nightbench.gang import file_program
 from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
@@ -55,6 +55,7 @@ _RUN_FILES = "import base64,sys;exec(base64.b64decode(sys.stdin.buffer.readline(
 """Runs the program that is the first line of its input: a command line would be too long."""
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class NodeFiles(ABC):
@@ -99,7 +100,7 @@ class NodeFiles(ABC):
         while begin < size:
             places = range(begin, min(size, begin + AT_ONCE * PIECE_BYTES), PIECE_BYTES)
             pieces = (self._piece(path, at, min(PIECE_BYTES, size - at)) for at in places)
-            found = b"".join(piece or b"" for piece in await asyncio.gather(*pieces))
+            found = b"".join(piece or b"" for piece in await _together(pieces))
             begin += len(found)
             if begin < places.stop:
                 raise RemoteFailure.of(self, f"{path} has {begin} bytes; expected {size}")
@@ -155,7 +156,7 @@ class NodeFiles(ABC):
                     self._write(what, beside, begin + n, block[n : n + PIECE_BYTES], size)
                     for n in range(0, len(block), PIECE_BYTES)
                 )
-                await asyncio.gather(*writes)
+                await _together(writes)
 
     async def _is_whole(self, path: str, digest: str) -> bool:
         """Tell whether its sha256 is right (true where the node has no sha256sum)."""
@@ -344,6 +345,16 @@ class _Program:
 @cache
 def _program_text() -> bytes:
     return Path(file_program.__file__).read_bytes()
+
+
+async def _together(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all answers. The first error cancels the other requests."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in requests]
+    except BaseExceptionGroup as error:
+        raise error.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def unique_beside(path: str) -> str:

@@ -72,12 +72,12 @@ class SshTransport(Transport):
 
     async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command; the caller closes it."""
-        await self._connected()
+        connection = await self._connected()
         line = _command_line(argv)
 
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
             async with self.guard(f"start {argv[0]}", FILE_TIMEOUT_S):
-                return await self._open(line)
+                return await self._open(connection, line)
 
         starting = asyncio.create_task(operation())
         try:
@@ -87,14 +87,15 @@ class SshTransport(Transport):
             starting.add_done_callback(_close)
             raise
 
-    async def _open(self, line: str) -> asyncssh.SSHClientProcess[bytes]:
+    async def _open(
+        self, first: asyncssh.SSHClientConnection, line: str
+    ) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command over a connection that has a session left; connect again if none has.
 
         Raises:
             asyncssh.ChannelOpenError: the server refuses it over a new connection, too, or so many
                 connections are open that one must end first.
         """
-        first = await self._connected()
         self._more = [each for each in self._more if not each.is_closed()]
         for connection in (first, *self._more):
             try:

@@ -65,9 +65,10 @@ class LocalFiles(NodeFiles):
         self.before: Callable[[str], None] = lambda do: None
         """Called before each request."""
         self.free = 1 << 40
+        self.reach_s = 0.0
 
     async def reach(self) -> None:
-        pass
+        await asyncio.sleep(self.reach_s)
 
     async def start(self, argv: Sequence[str]) -> Local:
         words = ("sh", "-c", BEGIN, "sh", *argv)
@@ -351,3 +352,33 @@ async def test_a_damaged_answer_is_an_error_of_the_node(answer: str) -> None:
 
     with pytest.raises(EOFError, match="ended without an answer"):
         await Damaged().exists("/")
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_transfer_that_fails_asks_for_nothing_more(source: Path, direction: str) -> None:
+    """A later request would begin a program, over SSH also a connection, that nobody closes."""
+    requests: list[str] = []
+
+    def fail(do: str) -> None:
+        requests.append(do)
+        if len(requests) == 3:
+            raise RemoteFailure("n1", "here", "lost")
+
+    async def work(files: LocalFiles) -> None:
+        assert await files.exists(str(source))
+        files.before = fail
+        files.reach_s = 0.05  # the other pieces are on their way
+        there = source.parent / "there"
+        with there.open("wb") as target:
+            transfer = {
+                "up": lambda: files.put_file(source, str(there)),
+                "down": lambda: files.get_file(str(source), target, len(CONTENT)),
+            }[direction]
+            with pytest.raises(RemoteFailure, match="lost"):
+                await transfer()
+        files.drop_program()
+        begun = len(files.started)
+        await asyncio.sleep(0.3)
+        assert len(files.started) == begun
+
+    with_files(work)
