@@ -1,4 +1,4 @@
-"""What comes of the files of a run: loaded, judged, told."""
+"""The files of a run are loaded, judged and reported in messages."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def load_great_expectations() -> tuple[Any, Any]:
     # Read while the package is imported: it posts usage events to a public host otherwise.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings(), _light_imports():
-        # Deprecations inside Great Expectations are not the user's to mend.
+        # Deprecations inside Great Expectations cannot be fixed by the user.
         warnings.simplefilter("ignore")
         # Before the import: it logs everything that it decorates, at INFO.
         logging.getLogger("great_expectations").setLevel(logging.WARNING)

@@ -264,7 +264,7 @@ class _Measurement:
         arm: Arm,
         outcome: CaseOutcome,
     ) -> Launch:
-        """Return what a launch brought, after the checks that every repeat has to pass."""
+        """Return the result of a launch, after the checks that every repeat has to pass."""
         if outcome.status in (CaseStatus.CANCELLED, CaseStatus.LEFT_OUT):
             return Launch(of_round, arm, "interrupted", None, outcome.reasons)
         repeat = store.repeat(1)

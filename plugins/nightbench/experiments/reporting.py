@@ -67,12 +67,12 @@ class ComparisonReporter:
     def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
         """Print the result of a launch."""
         if launch.status == "ok":
-            brought = f"{figure(launch.throughput)} {case.unit}/s"
+            outcome = f"{figure(launch.throughput)} {case.unit}/s"
         else:
             why = launch.why.split("\n")[0]
-            brought = f"{launch.status}; the round is dropped: {why}"
+            outcome = f"{launch.status}; the round is dropped: {why}"
         label = f"round {launch.round} of {self._rounds}, {launch.arm.upper()}"
-        self.say(f"{case.case_id}: {label}: {brought}")
+        self.say(f"{case.case_id}: {label}: {outcome}")
 
     def refresh(self) -> None:
         """Print the progress of a launch that has run for a while."""

@@ -155,7 +155,7 @@ class RunWriter(Repository):
                 for name, document in sorted(batch.fingerprints.items())
             ]
             changed += self._store("fingerprint", documents, "fingerprint_id")
-            # A retry may have brought another build than was planned.
+            # A retry may have used another build than was planned.
             builds = {
                 each.case.case_id: each.measurement.build
                 if each.measurement

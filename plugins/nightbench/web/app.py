@@ -299,8 +299,8 @@ def _described(path: str, method: str) -> dict[str, Any]:
 
 def _refuse_nul(request: Request) -> None:
     """Refuse NUL characters, which PostgreSQL cannot store: nothing has such a name."""
-    asked = (word for item in request.query_params.multi_items() for word in item)
-    given = (*asked, *request.path_params.values())
+    parameters = (word for item in request.query_params.multi_items() for word in item)
+    given = (*parameters, *request.path_params.values())
     if any("\0" in str(value) for value in given):
         raise BadInput("The address contains a character that no name has.")
 
