@@ -390,4 +390,4 @@ def _refusal(expected_s: float, left_s: float, budget_s: float) -> str | None:
     left = f"{duration(left_s)} of the night's {whole} were left"
     if expected_s > budget_s:
         left = f"a night allows {whole}"
-    return f"Not measured again: a repeat takes about {takes}, but {left} (policy.confirm)"
+    return f"Not measured again: the measurement takes about {takes}, but {left} (policy.confirm)"

@@ -270,14 +270,14 @@ def _machine(given: _CheckInput) -> Iterator[Finding]:
 def _clock(given: _CheckInput) -> Iterator[Finding]:
     clock, wall, error = given.document["clock"], given.seen.wall, given.seen.wall_error_s
     limit = given.cluster.health.max_clock_error_s
-    advice = "switch on time synchronisation (chrony, systemd-timesyncd)"
+    fix = "switch on time synchronisation (chrony, systemd-timesyncd)"
     if wall is not None and error is not None and error > limit:
         side = "ahead of" if wall.offset_s > 0 else "behind"
         yield warn(
             "clock",
             f"{_duration(error)} {side} the controller's clock",
             f"{_duration(limit)} at most (health.max_clock_error)",
-            f"{advice}. Results are correct even without it, because durations use monotonic clocks "
+            f"{fix}. Results are correct even without it, because durations use monotonic clocks "
             "and dates come from the controller. Logs and files of the node have wrong dates",
         )
     elif clock["synchronised"] is False:
@@ -285,7 +285,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"it is not synchronised (according to {clock['source'] or 'the node'})",
             "NTP",
-            f"{advice}. Results are correct even without it",
+            f"{fix}. Results are correct even without it",
         )
 
 
