@@ -169,7 +169,9 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(4, controls_text(dropped))
         if facts.change is not None and not explain_loss(facts, dropped):
             cause.add_against(
-                2, f"only by {largest_loss(dropped):.0%}, but the series by {-facts.change:.0%}"
+                2,
+                f"control measurements dropped by at most {largest_loss(dropped):.0%}, "
+                f"the series by {-facts.change:.0%}",
             )
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
@@ -181,7 +183,9 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         steady = steady_controls(facts)
         if steady:
-            cause.add_against(1, f"did not drop: {shortened(c.label for c in steady)}")
+            cause.add_against(
+                1, f"control measurements did not drop: {shortened(c.label for c in steady)}"
+            )
     else:
         return None
     nodes = frozenset(node for name in names for node in name.split("+"))
