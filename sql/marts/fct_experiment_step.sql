@@ -46,7 +46,7 @@ where e.kind = 'bisect' and e.result is not null;
 
 comment on view marts.fct_experiment_step is
 'One row per test of a bisect: two versions compared, and what the newer one is';
-comment on column marts.fct_experiment_step.number is 'Number of the repeat, from 1, in order';
+comment on column marts.fct_experiment_step.number is 'Number of the step, from 1, in order';
 comment on column marts.fct_experiment_step.kind is
 'check of both ends, search between them, or verify of the answer';
 comment on column marts.fct_experiment_step.version is 'Version that was tested';

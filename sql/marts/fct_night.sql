@@ -21,4 +21,4 @@ from raw.night;
 comment on view marts.fct_night is
 'One row per suite and night that its schedule expects, with the state of the night';
 comment on column marts.fct_night.cases_without is
-'Number of control measurements that median_before covers';
+'Number of cases in `without`';

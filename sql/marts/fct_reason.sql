@@ -63,7 +63,7 @@ comment on column marts.fct_reason.is_quarantine is
 comment on column marts.fct_reason.generation is 'Generation of the result';
 comment on column marts.fct_reason.status is 'How the repeat or the case ended';
 comment on column marts.fct_reason.ordinal is
-'Number of the repeat, from 1: the first reason weighs most';
+'Number of the reason, from 1: the first reason weighs most';
 comment on column marts.fct_reason.code is 'The reason';
 comment on column marts.fct_reason.node is
 'Node that the reason is about; null if it is about no node';

@@ -43,4 +43,4 @@ inner join raw.planned_case as p
     on e.run_key = p.run_key and e.series_key = p.series_key;
 
 comment on view marts.fct_repeat is 'One row per repeat (one launch of the gang), good or not';
-comment on column marts.fct_repeat.is_quarantined is 'A check rejected the repeat';
+comment on column marts.fct_repeat.is_quarantined is 'Whether a check rejected the repeat';

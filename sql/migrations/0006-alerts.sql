@@ -65,8 +65,8 @@ comment on column raw.alert.grown_from is
 comment on column raw.alert.suspect is
 'Result of one night that a second night must confirm: recovered, or worse than the dismissed '
 'level';
-comment on column raw.alert.suspect_run_id is 'Run of the first night at the new level';
-comment on column raw.alert.suspect_at is 'When it began';
+comment on column raw.alert.suspect_run_id is 'Run of the night in suspect';
+comment on column raw.alert.suspect_at is 'Start of the night in suspect';
 comment on column raw.alert.metric is 'Metric of the alert, see raw.verdict; training: the losses';
 
 create table raw.alert_event (
@@ -94,7 +94,7 @@ comment on column raw.alert_event.what is 'Event';
 comment on column raw.alert_event.from_state is 'Previous state; null for the opening of the alert';
 comment on column raw.alert_event.to_state is 'New state';
 comment on column raw.alert_event.by_whom is 'nightbench, or the user, as the caller names them';
-comment on column raw.alert_event.why is 'Reason, as the user wrote it';
+comment on column raw.alert_event.why is 'Reason in words, of the user or of nightbench';
 comment on column raw.alert_event.run_id is 'Run that caused the event; null if a user did';
 comment on column raw.alert_event.db_role is
 'Database role that was logged in; a caller cannot select it';

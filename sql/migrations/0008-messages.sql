@@ -20,7 +20,7 @@ comment on column raw.message.night is 'Day on which the night begins, by the su
 comment on column raw.message.channel is 'Place and kind of the channel; never its URL';
 comment on column raw.message.run_id is
 'Run that was judged when it was sent; null for a message about deadlines';
-comment on column raw.message.message_id is 'Number of the alert';
+comment on column raw.message.message_id is 'Number of the message';
 comment on column raw.message.kind is
 'night: the one message of a night; urgent: sent at once; deadline: about missing nights';
 comment on column raw.message.title is 'Title of the message';

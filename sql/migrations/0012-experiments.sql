@@ -45,7 +45,7 @@ create index experiment_profile_of on raw.experiment ((request ->> 'of'), experi
 where kind = 'profile';
 comment on table raw.experiment is
 'A request for a comparison of two builds, or for several: its place in the queue, and its result';
-comment on column raw.experiment.experiment_id is 'Number of the alert';
+comment on column raw.experiment.experiment_id is 'Number of the experiment';
 comment on column raw.experiment.name is
 'Name of the experiment, and of its folder in the spool below comparisons/; names of further '
 'comparisons begin with it';
@@ -316,7 +316,7 @@ comment on column raw.night_pair.reference_throughput is
 comment on column raw.night_pair.ratio is
 'The night''s build over the reference: geometric mean of the pairs';
 comment on column raw.night_pair.low is 'Lower end of the 95 % interval of ratio';
-comment on column raw.night_pair.high is 'Upper end of the 90 % interval of change';
+comment on column raw.night_pair.high is 'Upper end of the 95 % interval of ratio';
 comment on column raw.night_pair.spread is '(maximum - minimum) / median of the pairs'' ratios';
 comment on column raw.night_pair.pairs is
 'Each pair: throughput of both builds, and which was launched first';

@@ -109,8 +109,8 @@ select
 from tried;
 
 comment on view staging.acceptance is
-'One row per acceptance test of a cluster, configuration of a line and number of devices, '
-'with its outcome';
+'One row per acceptance test of a cluster, configuration of a line and number of nodes and '
+'devices, with its outcome';
 comment on column staging.acceptance.line is 'Framework line';
 comment on column staging.acceptance.variant is 'Variant of the line''s build: cpu, cuda12';
 comment on column staging.acceptance.case_id is 'Smoke case that tried it';

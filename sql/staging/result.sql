@@ -83,7 +83,7 @@ comment on column staging.result.unit is 'Unit of work: images, samples, tokens'
 comment on column staging.result.untried is
 'Why this configuration was untried on such devices; null once it has passed the cluster''s '
 'acceptance test';
-comment on column staging.result.is_quarantined is 'A check rejected the repeat';
+comment on column staging.result.is_quarantined is 'Whether a check rejected the result';
 comment on column staging.result.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column staging.result.tflops_per_device is 'model_flops_per_s / trainers, in TFLOP/s';
 comment on column staging.result.definition_digest is
