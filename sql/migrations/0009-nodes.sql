@@ -80,7 +80,8 @@ comment on column raw.control.metric is
 'matrix_product (float32) or matrix_product_tf32, _bf16, _fp16 (tensor cores), memory_copy, '
 'all_reduce (between nodes, TCP), all_reduce_in_node (NCCL) or all_reduce_gpus (NCCL, all nodes)';
 comment on column raw.control.at is 'Time of the measurement, by the controller''s clock';
-comment on column raw.control.run_id is 'Run for which it was measured; empty if a user requested it';
+comment on column raw.control.run_id is
+'Run for which it was measured; empty if a user requested it';
 comment on column raw.control.unit is 'Unit of the values';
 comment on column raw.control.minimum is 'Smallest value, in `unit`';
 comment on column raw.control.maximum is 'Largest value, in `unit`';

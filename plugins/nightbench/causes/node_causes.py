@@ -168,11 +168,8 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause = PossibleCause(CauseKind.NODE, ", ".join(names), text)
         cause.add_for(4, controls_text(dropped))
         if facts.change is not None and not explain_loss(facts, dropped):
-            cause.add_against(
-                2,
-                f"control measurements dropped by at most {largest_loss(dropped):.0%}, "
-                f"the series by {-facts.change:.0%}",
-            )
+            loss = f"control measurements dropped by at most {largest_loss(dropped):.0%}"
+            cause.add_against(2, f"{loss}, the series by {-facts.change:.0%}")
     elif alone or _shared_by(facts, "node"):
         names = alone or [_shared_by(facts, "node")]
         text = (

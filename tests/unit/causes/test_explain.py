@@ -401,7 +401,8 @@ def test_a_control_that_lost_little_explains_no_large_fall() -> None:
     found = explain(facts(version, controls=(lost,), change=-0.4))
     told = [evidence_sentence(each) for each in found.evidence]
     assert (
-        "A slow node: against this cause: control measurements dropped by at most 7%, the series by 40%."
+        "A slow node: against this cause: control measurements dropped by at most 7%,"
+        " the series by 40%."
         in told
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 from nightbench.core.documents import from_document
 
@@ -33,6 +33,10 @@ class ReasonCode(StrEnum):
         member._name_ = member._value_ = value
         member.words = f"{value.replace('{', '{{').replace('}', '}}')}: {{observed}}"
         return member
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[type[Self], tuple[str]]:
+        """Copy and pickle by value: until Python 3.11.4 an enum does so by name."""
+        return type(self), (self.value,)
 
     # A node says of its processes.
     PROCESS_EXITED = "process_exited", "{subject} exited with {observed}"
