@@ -402,8 +402,7 @@ def test_a_control_that_lost_little_explains_no_large_fall() -> None:
     told = [evidence_sentence(each) for each in found.evidence]
     assert (
         "A slow node: against this cause: control measurements dropped by at most 7%,"
-        " the series by 40%."
-        in told
+        " the series by 40%." in told
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self
 
 from nightbench.core.documents import from_document
 
@@ -34,7 +34,7 @@ class ReasonCode(StrEnum):
         member.words = f"{value.replace('{', '{{').replace('}', '}}')}: {{observed}}"
         return member
 
-    def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[type[Self], tuple[str]]:
+    def __reduce_ex__(self, protocol: object, /) -> tuple[type[Self], tuple[str]]:
         """Copy and pickle by value: until Python 3.11.4 an enum does so by name."""
         return type(self), (self.value,)
 
