@@ -52,7 +52,9 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Start of the night (2026-11-21T22:00)."),
+        typer.Option(
+            "--at", metavar="TIME", help="With --night: a time of the night (2026-11-21T22:00)."
+        ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
