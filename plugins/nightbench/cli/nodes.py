@@ -124,8 +124,7 @@ def nodes(
     """Show the states of a cluster's nodes; quarantine or release a node.
 
     A node is quarantined automatically after `health.quarantine_after` faults in a row, and
-    released after a preflight without a fault. If a user quarantined a node, only a user can
-    release it.
+    released after a preflight without faults. If a user quarantined it, only a user can release it.
     """
     from nightbench.night.cluster_preflight import set_node_state
     from nightbench.warehouse import Warehouse
