@@ -125,7 +125,7 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             )
         if Strategy.COLLECTIVE in strategies:
             yield replace(pair, **more)
-    # Where there is one device, what needs no other is tried alone.
+    # With one device, test what needs no second device.
     lone = Strategy.COLLECTIVE not in strategies
     few = pair
     if lone:
@@ -213,10 +213,10 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     order = sorted(
         scales,
         key=lambda name: (
-            # Those that are split, so that their reason is told where none has enough layers.
+            # Splittable workloads first: if none has enough layers, the reason names one of them.
             mode.pipeline > 1 and not catalog.workloads[name].pipeline,
             catalog.workloads[name].losses is None,
-            # One and several devices train the same, so that scaling is counted.
+            # Prefer a workload for one and for several devices, so that scaling is computed.
             not served and Strategy.COLLECTIVE not in catalog.workloads[name].strategies,
             not scales[name].get("converges", False),
             scales[name].get("parameters", large),

@@ -184,7 +184,7 @@ class _Notification:
         fresh = [each for each in batch if each.is_news]
         news = [builder.news(each) for each in fresh]
         again = {item.verdict.case_id for item in news}
-        # An alert that was replaced by another one of its series is no recovery.
+        # If another alert of the series replaced this alert, it is no recovery.
         ended = [
             builder.ended(each)
             for each in batch

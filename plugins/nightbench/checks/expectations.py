@@ -98,7 +98,7 @@ def unexpected(values: Sequence[Sequence[Pair]]) -> list[bool]:
         warnings.simplefilter("ignore")  # As above.
         batch = batch_definition.get_batch(batch_parameters={"dataframe": frame})
         suite = gx.ExpectationSuite(name="suite", expectations=expectations)
-        # Which rows they are takes longer than whether there are any.
+        # Listing the wrong rows takes longer than finding whether there are any.
         if batch.validate(suite, result_format="BOOLEAN_ONLY").success:
             return bad
         outcome = batch.validate(suite, result_format=complete)

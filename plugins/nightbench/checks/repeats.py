@@ -116,7 +116,7 @@ def _differing_steps(repeat: Repeat) -> str:
 
 def _parameters(context: CheckContext, rank: RankResult) -> int | None:
     """Return the trainable parameters; None where a parameter server may hold them."""
-    # It may hold the embedding tables: its trainers then cannot count them.
+    # A server may hold the embedding tables: then trainers cannot count them.
     uncounted = None if context.case.strategy is Strategy.PARAMETER_SERVER else 0
     return rank.parameters if rank.parameters is not None else uncounted
 

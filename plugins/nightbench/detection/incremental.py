@@ -96,7 +96,7 @@ class IncrementalDetector:
             self._add((value - self._level) / past.noise)
         self._unexamined = 0
         if examined.changes:
-            # The next one is waited for at the new level, which is too young to be the present one.
+            # The next change starts from the new level, which has few nights.
             change = examined.changes[0]
             self._level = math.log(change.baseline) + math.log1p(change.change)
             self._odds = [UNLIKELY, UNLIKELY]
@@ -139,7 +139,7 @@ class IncrementalDetector:
         near = [i for i, known in enumerate(self.changes) if _near(change, known)]
         if any(not _is_second_step(change, self.changes[i]) for i in near):
             if len(near) == 1 and _is_larger(change, known := self.changes[near[0]]):
-                # It has grown so soon that both steps are dated to the first.
+                # The change grew so soon that both steps get the date of the first.
                 self.changes[near[0]] = replace(change, first=known.first, detected=known.detected)
         elif change.may_reach(self._min_change):
             for i in near:

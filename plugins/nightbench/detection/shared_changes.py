@@ -86,7 +86,7 @@ def shared_changes(
         if best is None:
             break
         change = night.change(best)
-        # The series may differ by so much that their common is none.
+        # The series may differ so much that they have no common change.
         if change.low > 0 or change.high < 0:
             found.append(change)
         night.subtract(best)
@@ -152,7 +152,7 @@ class _Night:
             self._reported.pop(factor, None)
             self._examine(factor, policy)
         self._stale = set()
-        # What a line shows may be the cluster's, whose own common is not yet believed.
+        # A change of a line may be the cluster's, whose own common change is not yet significant.
         starts = [c.start for c in self._reported.values()]
         own = np.flatnonzero(np.isfinite(self._starts))
         by_itself = zip(map(int, self._starts[own]), map(float, self._steps[own]), strict=True)
@@ -174,7 +174,7 @@ class _Night:
         ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
         if not ranked:
             return None
-        # Several changes of a night are not one of all their series, unless all of them moved.
+        # Several changes in a night are not one common change, unless all series moved.
         one, *rivals = ranked[: 1 + MOST_RIVALS]
         if one.groups.moved[~self._matrix.is_control[one.rows]].mean() > ALL:
             return one

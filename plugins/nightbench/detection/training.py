@@ -156,7 +156,7 @@ def judge_training(
     if not nights:
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
-    # A change that lasts is as good a proof as nights before it.
+    # A change that lasts proves as much as earlier nights.
     changed = sum(night.is_changed and night.at > newest for night in known)
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
@@ -252,7 +252,7 @@ class _Comparison:
         """Return how far a figure may lie outside of what was seen, absolute."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
-        # Rounding grows from step to step; which updates have come by the third one is chance.
+        # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
         rounding = self.traits.rounding(figure, is_alike=self.is_alike)
@@ -264,7 +264,7 @@ class _Comparison:
     def _changed(self, figure: str) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
         middle = (low + high) / 2
-        # Of several repeats the one that is furthest away.
+        # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - middle))
         baseline = median(end for each in self._earlier[figure] for end in each)
         allowed = self._tolerance(figure) or 0.0

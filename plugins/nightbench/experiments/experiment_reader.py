@@ -89,7 +89,7 @@ def _case(
     done = rounds.progress(order, ended_launches(folder, case_id))
     level = paired_statistics.family_level(len(identity["cases"]))
     ratios = [each.ratio for each in done.rounds]
-    # The estimate after each round, from which one sees whether it has settled.
+    # Estimates after each round show whether the ratio has settled.
     running = [
         paired_statistics.estimate(ratios[:n], identity["min_effect"], level, identity["seed"])
         for n in range(1, len(ratios) + 1)

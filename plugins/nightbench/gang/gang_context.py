@@ -255,7 +255,7 @@ class AgentSupervisor:
         except NodeError as error:
             client.note_error(error)
         except Cancelled:
-            return  # the repeat fails, and whoever starts the agents of the next one is told
+            return  # the repeat fails; starting the next repeat raises Cancelled again
 
     async def sweep(self, clients: list[NodeClient]) -> None:
         """End the processes of agents that have died on these nodes."""

@@ -77,7 +77,7 @@ async def preflight(
         async with places:
             return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
-    # A login node's figures would pass for those of Slurm's nodes.
+    # Values of a login node would be taken for values of Slurm's nodes.
     controls = controls and cluster.slurm is None
     async with connections(cluster.nodes, targets) as transports:
         examined = await asyncio.gather(*(examine(n, transports[n.name]) for n in cluster.nodes))

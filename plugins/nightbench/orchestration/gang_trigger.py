@@ -105,7 +105,7 @@ class GangTrigger(BaseTrigger):
             yield TaskFailedEvent()
             return
         except Exception as defect:
-            # Unforeseen: the case keeps it as its reason, Airflow the rest.
+            # A defect: the case stores it as its reason, and Airflow logs the traceback.
             if self.last_try:
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason_of_defect(defect)])
             raise
@@ -135,7 +135,7 @@ class GangTrigger(BaseTrigger):
 
         store = self._store()
         if self._epoch is not None and await asyncio.to_thread(store.epoch) > self._epoch:
-            # Airflow cancels as for a user, too, if it gave the trigger away after a silence.
+            # Airflow also cancels this way if it gave the trigger to another triggerer.
             self.log.warning("%s: another triggerer controls its gang", self.case_id)
             return
         by_whom = "by a user in Airflow"
@@ -146,7 +146,7 @@ class GangTrigger(BaseTrigger):
             killed = sum(len(pids) for pids in report.killed.values())
             self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
         except (UserError, TimeoutError) as error:
-            # A node that is away ends its gang by its lease.
+            # A node that does not answer ends its processes when the lease expires.
             self.log.error("%s: %s", self.case_id, str(error) or f"not ended within {END_S:.0f} s")
         finally:
             reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
@@ -189,7 +189,7 @@ class GangTrigger(BaseTrigger):
             try:
                 await cancel(planned.job, targets, f"not measured within {limit}")
             finally:
-                # Also where a node is away: its gang ends with its lease.
+                # Also if a node does not answer: its processes end when the lease expires.
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason])
             return CaseOutcome(CaseStatus.FAILED, (reason,))
         except Superseded as error:

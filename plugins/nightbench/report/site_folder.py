@@ -75,7 +75,7 @@ class SiteFolder:
                     self._remove(name)
             self._old = {name: known[name] for name in wanted & there if name in known}
             self._new = {name: self._old.get(name, "") for name in sorted(wanted)}
-            # A publication that is cut short leaves no file that nobody knows of.
+            # An interrupted publication must not leave an unknown file.
             if self._new.keys() != known.keys():
                 self._write_manifest()
 

@@ -124,7 +124,7 @@ def test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names(
 ) -> None:
     """And no others: what a launcher sets and does not name, a suite could set otherwise."""
     about = CATALOG.frameworks[line]
-    # The reason why not is a text.
+    # If a configuration is not possible, this is the reason as text.
     devices = [None] if isinstance(about.devices.get("gpu", ""), str) else [None, "0"]
     strategies = [
         name

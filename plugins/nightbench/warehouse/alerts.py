@@ -195,7 +195,7 @@ class Triage(Repository):
 
     def _call(self, name: str, alert_id: int, *given: Any) -> str:
         if not -LARGEST <= alert_id <= LARGEST:
-            # PostgreSQL would say that it knows no function for such a number.
+            # Otherwise PostgreSQL reports an unknown function for such a number.
             raise MoveRefused(_refusal(alert_id, f"there is no alert {alert_id}"))
         try:
             with self._transaction(f"change alert {alert_id}"):

@@ -133,7 +133,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     uri = DatabaseURI("postgresql", None, None, None, None, None, {})
     backend = OneTransaction(uri, "_yoyo_migration")
     backend.create_lock_table()
-    backend.break_lock()  # left by a process that was killed: ours is the lock that counts
+    backend.break_lock()  # a killed process may leave it; our own lock is the one that counts
     backend.ensure_internal_schema_updated()
     wanted = yoyo.read_migrations(str(folder))
     if not wanted:
@@ -254,6 +254,6 @@ def _existing(connection: Connection) -> list[tuple[str, str]]:
 def _drop_views(connection: Connection) -> None:
     names = [sql.Identifier(schema, view) for schema, view in _existing(connection)]
     if names:
-        # One statement: views that rest on each other go together, anybody else's stop it.
+        # In one statement: dependent views are dropped together; a view of somebody else stops it.
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("drop view {} restrict").format(sql.SQL(", ").join(names)))

@@ -153,7 +153,7 @@ def _fitted(parameters: Mapping[str, Any]) -> Row:
 def _fit(value: Any) -> Any:
     """Return a value as psycopg2 and PostgreSQL take it, where they would take it otherwise."""
     if isinstance(value, str):
-        # A process's message may hold NUL, and PostgreSQL's text may not.
+        # A process's message may contain NUL, which PostgreSQL's text cannot.
         return value.replace("\x00", "\\x00")
     if not isinstance(value, int) and isinstance(value, Real):
         return float(value)  # SQL cannot read numpy's `np.float64(...)`

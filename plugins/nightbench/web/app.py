@@ -156,7 +156,7 @@ def create_app(
         media_type: str = "application/json",
         status: int = 200,
     ) -> None:
-        # Without an answer it is what the handler's annotation says.
+        # Without `answer`, the handler's annotation applies.
         more: dict[str, Any] = {"response_model": answer} if answer else {}
         more |= _described(path, method)
         if body is not None:
@@ -182,7 +182,7 @@ def create_app(
     add("alerts", alerts.index, answer=AlertList)
     add(one, alerts.show, answer=AlertDetail)
     for action in ACTIONS.values():
-        # A route for each: each has a body of its own.
+        # One route for each action, because each has its own body.
         more: dict[str, Any] = {"answer": AlertDetail, "body": action.request.model_json_schema()}
         add(f"{one}/{action.name}", alerts.changing(action), *change, method="POST", **more)
     api = ComparisonApi(repository, experiments, comparing, spool, base_url)

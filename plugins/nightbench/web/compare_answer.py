@@ -97,7 +97,7 @@ def headline(
         return str(result.get("sentence") or why.partition("\n")[0] or "Measured")
     if state == "done":
         more = {"queued": "; the profile is in the queue", "running": "; now with the profiler"}
-        # Before that it may be an error with all that it names.
+        # Only the first line: an error may have many lines.
         causes = [why.partition("\n")[0]]
         if row["profile"] == "failed":
             causes.append("no profile: " + row["profile_why"].partition("\n")[0])
