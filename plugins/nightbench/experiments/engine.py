@@ -196,7 +196,7 @@ class _Measurement:
             following = rounds.progress(case.order, ended).next
             if following is not None:
                 arm = following[1]
-                # By the numbers of the next launches: a job file that is in use stays as it is.
+                # With the numbers of the next launches, so that no job file in use changes.
                 for number, each in enumerate((arm, arm.other), start=len(ended)):
                     await self._prepare(case.launch(each, number))
         stop: str | None = None

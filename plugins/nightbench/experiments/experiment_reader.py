@@ -42,7 +42,7 @@ class ExperimentReader:
         ]
         results = [saved_result(each) for each in compared]
         is_complete = all(result and result["complete"] for result in results)
-        # A test of a bisect has its schema as well.
+        # A bisect's test also has this schema.
         is_bisect = kind is ExperimentKind.BISECT and "builds" not in (document["identity"] or {})
         bisect = bisect_document(folder) if is_bisect else None
         if bisect is not None:
@@ -53,7 +53,7 @@ class ExperimentReader:
             **{key: document[key] for key in ("suite", "cluster", "requested_by", "started_at")},
             "request": document["request"],
             "is_complete": is_complete,
-            # The process that measures it is known on its own machine only.
+            # Only its own machine knows the process that measures it.
             "is_measured": True if any(controlled) else controlled[0],
             "again": _command(document["request"]) if kind is ExperimentKind.COMPARE else None,
             "resume": None if is_complete else resume_command(kind, name, document["request"]),

@@ -51,7 +51,7 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> Compar
     """
     folder = spool.comparison(comparison_id)
     asked = (folder.run() or {}).get("request", {})
-    if "a" not in asked:  # of an alert or a night, or no comparison at all
+    if "a" not in asked:  # it belongs to an alert or a night, or is no comparison
         asked = read_request(folder, ExperimentKind.COMPARE)["request"]
     request = CompareRequest.of(asked)
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)

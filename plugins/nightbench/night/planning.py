@@ -283,7 +283,7 @@ def plan_run(
         with opened(connect) as warehouse:
             warehouse.runs.plan(plan.run, [case.planned for case in plan.cases], cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
-        # The run is measured all the same: the ingest stores the plan with its results.
+        # The run is still measured: the ingest stores the plan with its results.
         log.warning("The plan waits in the spool: %s", error)
     return [job.case.case_id for job in plan.jobs]
 

@@ -262,7 +262,7 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
         request_confirmations(connection, plan)
     except WarehouseUnavailable:
         raise
-    except Exception:  # An unforeseen file of another night must not silence an alert.
+    except Exception:  # An unexpected file of another night must not stop an alert.
         log.exception("some suspects of run %s were not measured again", plan.run.run_id)
 
 
