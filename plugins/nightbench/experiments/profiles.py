@@ -61,7 +61,7 @@ def refuse_unprofiled(line: str, catalog: Catalog) -> None:
     """Refuse a line that runs scripts of other programs.
 
     Raises:
-        UserError: so.
+        UserError: the line runs such scripts.
     """
     if line in catalog.frameworks and catalog.frameworks[line].commands:
         raise UserError(

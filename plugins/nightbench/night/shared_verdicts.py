@@ -148,7 +148,7 @@ def find_shared(
             now = left[case_id], beside[case_id]
             found.append(_without_release(rows[case_id], verdict, *now))
         elif verdict.kind in CHANGES:
-            # Members may change by different amounts; a change that began on another night is separate.
+            # Members may change by different amounts, but not from another night on.
             kind, since = left[case_id].kind, left[case_id].since
             if kind is verdict.kind and not any(
                 since and abs((since.date() - each.since).days) <= APART for each in mine[case_id]
