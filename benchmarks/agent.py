@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-# A user's PYTHONPATH, maybe for another Python, hides no module that the agent imports.
+# A user's PYTHONPATH, perhaps for another Python, must not hide modules of the agent.
 if __name__ == "__main__":
     _users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [each for each in sys.path if each not in _users]

@@ -52,7 +52,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
     measured = Measured()
     measured.warmup_steps = protocol["warmup_steps"]
 
-    # Asynchronous ranks need not take the same number of steps, and to ask would make them wait.
+    # Asynchronous ranks may take different numbers of steps; agreeing would make them wait.
     agree = _alone if drain_file else runtime.agree
 
     recorder.phase("warmup")
@@ -107,7 +107,7 @@ def _steps(task, runtime, recorder, phase, count, marks, done=None):
     done = len(marks) - 1 if done is None else done
     for number in range(done + 1, done + count + 1):
         task.step()
-        # Recorded within the lap: nothing but the two clocks lies between last mark and close.
+        # Recorded within the lap: only two clock readings are between the last mark and the end.
         recorder.step(phase, number)
         marks.append(runtime.mark())
 

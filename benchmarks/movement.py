@@ -27,7 +27,7 @@ def movement(before, after, absolute, of_norm):
     norm, moved = _norm(before), _norm(difference)
     limit = None if absolute is None else absolute + of_norm * (norm + moved)
     found = {"norm": norm, "moved": moved, "largest": largest, "limit": limit}
-    # JSON knows no infinity: null stands for what is not finite.
+    # JSON has no infinity: null means a value that is not finite.
     return {
         name: value if value is None or math.isfinite(value) else None
         for name, value in found.items()

@@ -219,7 +219,7 @@ def main():
 
     profiled_steps = int(extra_of(job, "profile"))
     if profiled_steps:
-        # No figure of this job enters a history: NCCL may say in the window what it chooses.
+        # No value of this job enters a history, so NCCL may log its choices in the window.
         environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING")
     searched = context.measured and context.batch_size == MAX
     if searched:

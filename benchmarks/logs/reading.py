@@ -123,7 +123,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     """
     options = options or {}
     module = format_named(name)
-    # A pattern of one's own may name the time.
+    # The user's own pattern may contain the time.
     lines, complete = split_lines(text, with_times=not module.MARKER.pattern)
     left_out: Counter = Counter()
     if not complete:

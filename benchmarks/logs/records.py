@@ -145,7 +145,7 @@ def _count(value: Any) -> int:
     if isinstance(value, int) and abs(value) < 10**18:
         return value
     text = str(value).replace(",", "")
-    if len(text) > 18 or not text.lstrip("-").isdigit():  # no log counts to more digits
+    if len(text) > 18 or not text.lstrip("-").isdigit():  # no log has numbers with more digits
         raise LeftOut(DAMAGED)
     return int(text)
 

@@ -52,7 +52,7 @@ def _begin(states: Sequence[State]) -> int:
     fields, record = states[0]
     first, since = fields["step"], fields.get("since")
     if record.step_s is None and record.throughput is None:
-        return first  # its figures begin behind it
+        return first  # its values begin after it
     if since is not None and first - since > 1:
         return since
     places = [(each.get("epoch"), each["step"]) for each, _ in states]

@@ -58,7 +58,7 @@ def _rank(hierarchy: _Hierarchy) -> int:
         return 1
     for place, name in enumerate(_V1_PREFERRED):
         if name in hierarchy.controllers:
-            # The root group does not account memory: starting to would cost the ranks.
+            # The root group does not count memory: counting would slow down the ranks.
             free = name == "memory" and os.path.ismount(hierarchy.folder)
             return 8 if free else 0 if place == 0 else 1 + place
     return 9
@@ -253,7 +253,7 @@ def _members(folder: str) -> list[int]:
     found = []
     for inner, _, _ in os.walk(folder):
         text = read_text(os.path.join(inner, "cgroup.procs")) or ""
-        # 0 is a process of another PID namespace, and for kill(2) the caller's own group.
+        # 0 means a process in another PID namespace; for kill(2) it means the caller's own group.
         found += [int(word) for word in text.split() if word != "0"]
     return found
 
@@ -261,7 +261,7 @@ def _members(folder: str) -> list[int]:
 def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
     def end(running: Sequence[int]) -> Sequence[int]:
         if not _kill_at_once(folder):
-            # A pid stays a member until it is reaped: it is not another process's yet.
+            # A pid stays a member until it is reaped, so no other process can have it yet.
             kill_all(running)
         return running
 

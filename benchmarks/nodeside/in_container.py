@@ -59,7 +59,7 @@ def command(
         mounts.append("{0}:{0}:ro".format(os.path.expanduser(data)))
     if os.path.basename(settings["engine"]) == APPTAINER:
         words = _of_apptainer(settings, mounts)
-        # What APPTAINERENV_NAME holds is NAME in the container.
+        # The value of APPTAINERENV_NAME becomes NAME in the container.
         env = {**environment, **{"APPTAINERENV_" + name: environment[name] for name in passed}}
     else:
         memory_mb = (job.get("case") or {}).get("memory_mb")
@@ -138,14 +138,14 @@ def main() -> int:
     job = _document(path) if path else {}
     inherited = _environment_of(os.getppid())
     words, env = command(settings, sys.argv[1:], os.environ, inherited, job)
-    # The engine's client is in the same group: it passes on what the group is sent.
+    # The engine's client is in the same process group and forwards the group's signals.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     client = subprocess.Popen(words, env=env, preexec_fn=_obey)
     code = client.wait()
     number = -code if code < 0 else code - 128
     if number in _FATAL:
-        # The client says so that a signal has ended the process: it ends this one.
+        # In this way the client reports the signal that ended the process: end by the same signal.
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

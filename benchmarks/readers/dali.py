@@ -76,7 +76,7 @@ class Decoder:
         pipeline = self._dali.Pipeline(batch_size, threads, device_id=0 if self._gpu else None)
         with pipeline:
             encoded, begin, end, mirror = fn.external_source(read, num_outputs=4)
-            # As Pillow: turned by no EXIF, and colours of a JPEG's pixels from their neighbours'.
+            # As Pillow: no rotation by EXIF; colours of a JPEG are interpolated between pixels.
             images = fn.decoders.image(
                 encoded,
                 device="mixed" if self._gpu else "cpu",
@@ -109,7 +109,7 @@ def _encoded(path, drawn):
     from PIL import Image
 
     with refusing(path), Image.open(path) as image:
-        # Of its head alone.
+        # Only the head of the file.
         left, upper, right, lower = box_of(image.width, image.height, drawn)
         image.fp.seek(0)
         encoded = numpy.frombuffer(image.fp.read(), "uint8")

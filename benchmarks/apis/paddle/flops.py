@@ -62,7 +62,7 @@ class Flops:
         summed, count = SUMMED[name]
         tensors = [*given, *(named[key] for key in ("x", "y") if key in named)][:count]
         gradients = sum(not each.stop_gradient for each in tensors)
-        # Of attention's two products each has two gradients, or none is wanted.
+        # Each of attention's two products has two gradients, or no gradient is needed.
         gradients = gradients and 2 if count == 3 else gradients
         first = made[0] if isinstance(made, (tuple, list)) else made
         self.total += 2 * summed(*tensors[1:], first) * (1 + gradients)

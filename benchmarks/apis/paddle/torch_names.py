@@ -34,7 +34,7 @@ def network_of(path):
     try:
         spec.loader.exec_module(module)
     finally:
-        for name in names:  # PaddlePaddle itself looks whether there is a torch.
+        for name in names:  # PaddlePaddle itself checks for a module torch.
             del sys.modules[name]
     _networks.append(module)
     return module
@@ -43,7 +43,7 @@ def network_of(path):
 def _torch():
     return types.SimpleNamespace(
         cat=lambda tensors, dim=0: paddle.concat(tensors, axis=dim),
-        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # Plain loops begin with it.
+        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # For reference loops.
         from_numpy=paddle.to_tensor,
         stack=paddle.stack,
         take_along_dim=paddle.take_along_axis,

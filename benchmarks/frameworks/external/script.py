@@ -120,7 +120,7 @@ def _reported(records):
     """Median by name of what lines state beside time and speed, as printed; not of the loss."""
     values = {}
     for record in records:
-        # Samples a second beside a batch are not printed, but computed from it.
+        # If the batch is known, samples per second are computed from it.
         computed = {"samples_per_s"} if "global_batch_size" in record.others else set()
         for name, value in record.others.items():
             if name not in {"loss", *computed} and math.isfinite(value):
@@ -335,7 +335,7 @@ def wait(script, reader, drain_file):
     while not os.path.exists(drain_file):
         code = script.ended() if script else None
         if code:
-            # Where another rank has just been ended, this one may fail: that is its end, too.
+            # After another rank was ended, this rank may fail: this ends the rank, too.
             limit_s = time.monotonic() + GRACE_S
             while time.monotonic() < limit_s and not os.path.exists(drain_file):
                 time.sleep(POLL_S)

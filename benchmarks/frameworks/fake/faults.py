@@ -112,7 +112,7 @@ class Faults:
     def _die(self, where):
         print("fake: injected fault: die at {}".format(where), flush=True)
         if self.fault("die_raise"):
-            if self.fault("die_signal") is not None:  # as a framework that crashes on its way out
+            if self.fault("die_signal") is not None:  # like a framework that crashes at its exit
                 atexit.register(os.kill, os.getpid(), self.fault("die_signal"))
             atexit.register(time.sleep, self.fault("die_for_s", 0.0))
             raise RuntimeError(self.fault("die_raise"))

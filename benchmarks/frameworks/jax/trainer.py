@@ -62,7 +62,7 @@ class Trainer(Base):
         }
         self.held = None
         if owners > 1:
-            # Experts lie on the axis of shards, and nothing else does.
+            # Only experts use the axis of shards.
             own = [name for name in weights if name.split(".")[-2] in context.experts]
             shards, self.held = owners, params["experts"] // owners
             self.split.update(dict.fromkeys(own, 0))
@@ -74,7 +74,7 @@ class Trainer(Base):
             mesh = Mesh(numpy.array(jax.devices()).reshape(shape), (*RANKS, "tensor"))
             own, parts = Split(RANKS), self._specs(state)
             place = functools.partial(self._global, mesh, own)
-            # Every rank normalises and differentiates over its own batch, as elsewhere.
+            # Each rank normalises and differentiates over its own batch, as in other lines.
             specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
             if self.averaged:
                 train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
@@ -179,7 +179,7 @@ class Trainer(Base):
         if self.averaged:
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
-        if self.stages:  # One loss for those who compute the same samples.
+        if self.stages:  # One loss for all devices that compute the same samples.
             loss = jax.lax.pmean(loss, "stages")
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
@@ -217,7 +217,7 @@ class Trainer(Base):
 
     def _key(self, step):
         """Where the random numbers of this rank and step begin."""
-        # The same program on every rank: a collective of JAX wants that.
+        # JAX's collectives require the same program on every rank.
         rank = jax.lax.axis_index(RANKS) if self.averaged else 0
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 

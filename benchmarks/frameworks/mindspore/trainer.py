@@ -89,7 +89,7 @@ class Trainer(Base):
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
         loss = self.train(next(self.batches))
-        # It lies behind what the forward has made, which malloc could not use again.
+        # Its memory follows that of the forward pass, which malloc could not use again.
         self.kept.append(loss.copy())
 
     def weights(self):
@@ -112,5 +112,5 @@ class Trainer(Base):
 
 
 def _as_input(batch):
-    # Else a graph would take a batch for constants, and be compiled for each.
+    # Otherwise a graph would treat a batch as constants and be compiled for each batch.
     return mindspore.mutable({name: mindspore.Tensor(value) for name, value in batch.items()})

@@ -25,7 +25,7 @@ class Trainer(Base):
         params, self.device = context.params, context.runtime.device
         self.half = context.precision == "fp16"
         if self.half:
-            # Products in float16, by MXNet's lists, of whatever is built from here on.
+            # From here on, new operators compute products in float16, by MXNet's lists.
             amp.init(target_dtype="float16")
         self.last = context.case["layout"] == "channels_last"
         if self.last:
@@ -51,14 +51,14 @@ class Trainer(Base):
             for _, weight, _ in self._parameters():
                 weight.wd_mult = float(len(weight.shape) > 1)
         if store and self.ranks_agree():
-            # Synchronous servers add the gradients of all workers up, and update once.
+            # Synchronous servers sum the gradients of all workers and update once.
             settings["rescale_grad"] = 1.0 / context.world_size
         weights = self.model.collect_params()
         if horovod:
             horovod.broadcast_parameters(weights)
             self.trainer = horovod.DistributedTrainer(weights, name, settings)
         else:
-            # A sparse table lies in a store, be it this process's own.
+            # A sparse table needs a store, at least this process's own.
             self.trainer = gluon.Trainer(weights, name, settings, kvstore=store or "local")
         if self.half:
             amp.init_trainer(self.trainer)  # its loss scale: 2^16 at first, halved by an overflow
@@ -80,7 +80,7 @@ class Trainer(Base):
         found = set()
         for path, weight, turned in _held(self.model, ""):
             if weight.grad_req != "null" and id(weight) not in found:
-                found.add(id(weight))  # a tied weight has its first name
+                found.add(id(weight))  # a tied weight keeps its first name
                 owner, dot, name = path.rpartition(".")
                 yield owner + dot + NAMES.get(name, name), weight, turned
 

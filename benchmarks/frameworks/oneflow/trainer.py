@@ -149,7 +149,7 @@ class Trainer(Base):
 
     def losses(self):
         """The losses of all steps so far, of this rank's batches."""
-        # A global loss is the sum of what the ranks hold: their own means, divided by the ranks.
+        # A global loss is the sum of the ranks' means, each divided by the number of ranks.
         parts = self.context.world_size if self.split else 1
         return [float(self._own(loss)) * parts for loss in self.kept]
 
@@ -207,7 +207,7 @@ class Trainer(Base):
 
         layers = [each for each in self.model.modules() if isinstance(each, nn.Conv2d)]
         for each in layers:
-            each.register_forward_hook(look)  # to stay: OneFlow 0.9 has nothing to remove it by
+            each.register_forward_hook(look)  # it stays: OneFlow 0.9 cannot remove a hook
         with oneflow.no_grad():
             self.network.loss(self.model, next(self.batches))
         return len(seen) == 2 * len(layers) > 0 and all(seen)
@@ -226,7 +226,7 @@ class Trainer(Base):
         fine = oneflow.full((256, 256), 1 + part, device=self.device)
         unit = oneflow.eye(256, device=self.device)
         if self.split:
-            # Ranks compile a graph together, and wait for ever for each other's of local tensors.
+            # Ranks compile a graph together. With local tensors they would wait without end.
             whole = self.split["placement"], oneflow.sbp.broadcast
             fine, unit = fine.to_global(*whole), unit.to_global(*whole)
         if self.graphed:

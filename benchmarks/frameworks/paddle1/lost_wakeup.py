@@ -42,7 +42,7 @@ def keep_awake(communicator):
         return
 
     def notify():
-        while communicator.communicator_.is_running():  # the wrapper's own returns None
+        while communicator.communicator_.is_running():  # the wrapper's method returns None
             ctypes.CDLL(None).pthread_cond_broadcast(ctypes.c_void_p(address))
             time.sleep(EVERY_S)
 

@@ -112,7 +112,7 @@ class Trainer(Base):
             fleet.init_worker()
             if context.case["sync"] in ("sync", "half_async"):
                 keep_awake(fleet._communicator)
-            # It fetches the servers' weights: all trainers have them before one of them trains.
+            # Fetches the servers' weights: all trainers have them before any trainer starts.
             self.executor.run(fleet.startup_program)
             context.runtime.barrier()
             self.program = fleet.main_program

@@ -119,7 +119,7 @@ class GraphTrainer(Base):
             held = paddle.CPUPlace() if self.variables[name] in tables else self.place
             self._tensor(name).set(value, held)
         if self.distributed:
-            # Trainer 0 gives its weights to the servers, the others fetch them from there.
+            # Trainer 0 sends its weights to the servers; the other trainers fetch them.
             scope = self._copy_on_cpu() if gpu else paddle.static.global_scope()
             described = fleet.fleet._runtime_handle.ps_desc_builder
             build = described.build_worker_desc
@@ -166,7 +166,7 @@ class GraphTrainer(Base):
             table.table_name = self.variables[name]
             table.accessor.ctr_accessor_param.zero_init = False
             for rule in (table.accessor.embed_sgd_param, table.accessor.embedx_sgd_param):
-                # Where none is named, this version takes Adam, whatever the optimiser is. Servers
+                # Without a name, this version uses Adam, whichever optimizer is set. Servers
                 # get the gradient of the mean loss multiplied by the batch's size.
                 rule.name = "SparseNaiveSGDRule"
                 rule.naive.learning_rate = params["learning_rate"] / self.context.batch_size

@@ -94,7 +94,7 @@ class Dgc:
         dist.all_gather(everyones_indices, indices)
         self.sent_bytes = ENTRY_BYTES * len(chosen) * (self.ranks - 1)
         total = torch.zeros_like(self.accumulated)
-        # One rank after another: no index comes twice, so that all ranks add in the same order.
+        # One rank after another: no index occurs twice, so all ranks add in the same order.
         for where, what in zip(everyones_indices, everyones_values):
             total[where.long()] += what
         return total

@@ -49,7 +49,7 @@ class Flops(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Calls a function, and counts it if it is a product."""
         if any(hasattr(each, "__tensor_flatten__") for each in types):
-            return NotImplemented  # A DTensor comes back as what it is made of.
+            return NotImplemented  # A DTensor comes again as its parts.
         found = func(*args, **(kwargs or {}))
         formula = FORMULAS.get(func._overloadpacket)
         if formula and not _again():

@@ -33,7 +33,7 @@ def stages_on(device, context):
     last = context.stages - 1
     if context.case["schedule"] == "interleaved":
         return (device, device + context.stages), last + context.stages
-    if context.case["schedule"] == "zero_bubble":  # There and back: first and last on one device.
+    if context.case["schedule"] == "zero_bubble":  # First and last stage on one device.
         return (device, last + context.stages - device), last + context.stages
     return (device,), last
 

@@ -33,10 +33,10 @@ class Sent(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Counts a collective, and calls any function."""
         if any(issubclass(each, DTensor) for each in types):
-            return NotImplemented  # It comes back as what it is made of.
+            return NotImplemented  # It comes again as its parts.
         name = func._schema.name
         sparse = name == "c10d::allreduce_" and any(each.is_sparse for each in args[0])
-        # Before the call: their sum takes the place of what is sent.
+        # Counted before the call, because the sum replaces the sent values.
         gathered = sum(map(_sparse_bytes, args[0])) if sparse else 0
         found = func(*args, **(kwargs or {}))
         if sparse:

@@ -47,7 +47,7 @@ class Trainer(Base):
         stage = context.case.get("shard_stage")
         parted = stage in (2, 3) or context.together > 1
         if parted or stage == 1:
-            from frameworks.pytorch import sharding  # Takes seconds, which no other case pays.
+            from frameworks.pytorch import sharding  # Slow to import: only for these cases.
 
             mesh = sharding.mesh_of(context, device)
         recompute = context.case.get("recompute", "none")
@@ -197,8 +197,8 @@ class Trainer(Base):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         loss = _whole(loss.detach())
-        # The next step of a CUDA graph writes its result there; on a CPU it lies behind what the
-        # forward has made, which malloc then cannot use again (4 MB a step of gpt2's smallest).
+        # A CUDA graph's next step writes its result there; on a CPU its memory follows that of the
+        # forward pass, which malloc then cannot use again (4 MB per step of the smallest gpt2).
         copied = self.device.type == "cpu" or self.tuning == "compile_cuda_graphs"
         self.kept.append(loss.clone() if copied else loss)
 
@@ -233,7 +233,7 @@ class Trainer(Base):
             if context.case["compiler"] != "none":
                 if not hasattr(torch.compiler, "set_stance"):  # before 2.6
                     return
-                # Else Dynamo would leave the step uncompiled from now on.
+                # Otherwise Dynamo would no longer compile the step.
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             flops, sent = stack.enter_context(Flops()), None
             if context.grouped and not self.compression:
@@ -241,7 +241,7 @@ class Trainer(Base):
 
                 sent = stack.enter_context(Sent())
             self.step()
-        if context.pieces == 1:  # Else attention passes over blocks that are masked.
+        if context.pieces == 1:  # Otherwise attention skips masked blocks.
             self.flops_per_step = flops.total
         if sent:
             self.sent_bytes_per_step = sent.bytes
@@ -338,7 +338,7 @@ class Trainer(Base):
             self.loss(self.model, self._on_device(self.example()))
         for hook in hooks:
             hook.remove()
-        large = [each for each in seen if min(each.shape[1:]) > 1]  # others lie in both orders
+        large = [each for each in seen if min(each.shape[1:]) > 1]  # other tensors have both orders
         return bool(large) and all(
             each.is_contiguous(memory_format=torch.channels_last) for each in large
         )

@@ -44,7 +44,7 @@ class Runtime(Base):
             job[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
         self.cluster = tf.train.ClusterSpec(addresses)
         if context.grouped:
-            # Collectives agree on their members at this task's server.
+            # Collectives negotiate their members at this task's server.
             self.config.experimental.collective_group_leader = "/job:trainer/replica:0/task:0"
             if self.gpu:
                 traffic.listen_to_nccl(os.environ)
@@ -65,7 +65,7 @@ class Runtime(Base):
         other half, the scaling of the loss, is the trainer's.
         """
         case, config = self.context.case, self.config
-        config.allow_soft_placement = True  # indices and counters have no kernels there
+        config.allow_soft_placement = True  # GPUs have no kernels for indices and counters
         config.gpu_options.allow_growth = True
         if case["precision"] == "fp16":
             rewrites = config.graph_options.rewrite_options

@@ -94,7 +94,7 @@ class Trainer(Base):
         with tf.device(self._own()):
             stacks = {}
             for name, value in example.items():
-                # Fed, for a graph with such constants may be too large.
+                # Fed, because a graph with such constants may be too large.
                 shape = [len(self.held), *value.shape]
                 self.stacks[name] = tf.compat.v1.placeholder(value.dtype, shape)
                 stacks[name] = tf.Variable(
@@ -163,7 +163,7 @@ class Trainer(Base):
         count, slots = tf.Variable(tf.zeros([], tf.int64), name="steps", trainable=False), []
         for weight in weights:
             zeros = tf.zeros(weight.shape)
-            # Where the weight lies: on its parameter server.
+            # On the weight's parameter server.
             with tf.device(weight.device):
                 slots.append(
                     [tf.Variable(zeros, trainable=False, name="slot") for _ in range(number)]

@@ -55,7 +55,7 @@ class RankTrainer(Base):
             self.loss_scale, self.good_steps = tf.Variable(FIRST_SCALE), tf.Variable(0)
 
         xla, eager = context.case["compiler"] == "xla", context.case["execution"] == "eager"
-        # Collectives are no part of what XLA compiles.
+        # XLA does not compile collectives.
         whole = not (eager or context.grouped)
         if xla and not whole:
             self._backward = tf.function(self._backward, jit_compile=True)
@@ -86,7 +86,7 @@ class RankTrainer(Base):
         operation = getattr(tf.distribute.ReduceOp, operation)
 
         def in_replica(*values):
-            # Here a tensor gets the device of the replica, which all_reduce looks for.
+            # Here a tensor gets the replica's device, which all_reduce needs.
             values = [tf.identity(value) for value in values]
             return tf.distribute.get_replica_context().all_reduce(operation, values)
 

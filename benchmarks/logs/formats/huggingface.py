@@ -156,7 +156,7 @@ def _of_bars(bars, enclosed, ends):
             continue
         if last and last["step"] == bar[0]["step"]:
             last["others"].update(others)
-            continue  # drawn once more
+            continue  # the bar was drawn again
         if last and last["step"] == last["steps"]:
             epoch = 0 if any(rows[-1][0] <= end < number for end in ends) else epoch + 1
         last = dict(bar[0], others=others, epoch=epoch, since=bar[0]["step"] - 1)

@@ -40,7 +40,7 @@ def read(lines, options):
     if stats:
         made = _made(stats, batch)
         in_tokens = unit.startswith("token") or (length and _in_tokens(made, batch, length))
-        # One a step of no batch, and less than one a second: Minigo's are epochs.
+        # One event for each step without a batch, and less than one a second: Minigo's are epochs.
         counts_steps = not batch and 0 < made < 2 and stats[0][1].get("throughput", 1) < 1
         if "unit" not in options and (in_tokens or counts_steps):
             for _, fields, _, _ in stats:
@@ -76,7 +76,7 @@ def _tracked(events, unit):
         fields, where = _figures(event["value"], unit), event.get("metadata") or {}
         place = tuple(_count(where, name) for name in ("step", "samples_count"))
         steps = event["value"].get("iterations")
-        if isinstance(steps, int) and place[0]:  # UNet3D's step is an epoch of so many
+        if isinstance(steps, int) and place[0]:  # UNet3D's `step` is an epoch with this many steps
             place, fields["counted"] = (place[0] * steps, place[1]), True
         last = rows[-1] if rows else None
         if last and last[3] == place != (None, None) and _is_more_of(fields, last[1]):
@@ -140,7 +140,7 @@ def _made(stats, batch):
 
 def _in_tokens(ratio, batch, length):
     """Whether throughputs make as many times too much of a step as an example has tokens."""
-    of_samples = 0.5 < ratio * (batch or 1) / length < 3  # a step of these lines is a sample
+    of_samples = 0.5 < ratio * (batch or 1) / length < 3  # in these lines, a step is a sample
     return 0.5 < ratio / length < 3 or (of_samples and not 0.5 < ratio < 3)
 
 
@@ -166,7 +166,7 @@ def _number(stats, periods, batch, work, began_ms):
         if any(now <= then for then, now in zip(samples, samples[1:])):
             of_blocks = [periods.get(each[0], {}).get("samples") for each in stats]
             shares = [span * batch / count for span, count in zip(spans, samples) if count]
-            # Each counts its own block's, unless several processes or runs wrote them.
+            # Each counts the steps of its own block, unless several processes or runs wrote them.
             if list(samples) == of_blocks or 0.5 < statistics.median(shares or [0]) < 3:
                 samples = list(itertools.accumulate(samples))
         steps = [count // batch for count in samples]
@@ -174,9 +174,9 @@ def _number(stats, periods, batch, work, began_ms):
         gaps = [now - then for then, now in zip(steps, steps[1:])]
         gap = statistics.median(gaps or [1]) or 1
         if batch and usual < gap and 0.5 < usual * batch / gap < 3:
-            steps = [count // batch for count in steps]  # they count samples
+            steps = [count // batch for count in steps]  # the numbers count samples
         elif usual / gap > (3 if set(gaps) <= {1} else 20):
-            steps = [None] * len(stats)  # they number epochs
+            steps = [None] * len(stats)  # the numbers are epochs
         elif work and 0 < usual / gap < 0.9:
             for _, fields, _, _ in stats:
                 speed = fields.get("throughput")
@@ -187,7 +187,7 @@ def _number(stats, periods, batch, work, began_ms):
         else:
             fields.update(span=max(1, round(span)), whole=len(stats) == 1)
         period = periods.get(number)
-        # The last epoch may have ended early, and of short ones the last batch matters.
+        # The last epoch may have ended early; in short epochs the last, smaller batch matters.
         size = (
             period and work and period["is_epoch"] and not period["is_last"] and period["samples"]
         )
@@ -299,7 +299,7 @@ def _blocks(spans, evaluated, batch, per_epoch, tokens):
     where = [[(each or {}).get("metadata") or {} for each in (s[2], s[4])] for s in spans]
     starts, stops = ([_seen(each[n]) for each in where] for n in (0, 1))
     if None not in stops:
-        on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # in the run of the last
+        on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # same run as before
         goes_back = any(on[n] and stops[n] <= stops[n - 1] for n in range(1, len(stops)))
         if starts[0] == stops[0] or (starts[0] is None and goes_back):
             return stops, [None] * len(stops)  # each its own
@@ -321,9 +321,9 @@ def _blocks(spans, evaluated, batch, per_epoch, tokens):
     ends = [next((n for at, n in evaluated if at > begin), None) for begin in begins_ms]
     sizes = [then is not None and now and now - then for then, now in zip([0, *ends], ends)]
     usual = statistics.median([size or 0 for size in sizes] or [0])
-    if batch and usual >= batch:  # of samples: BERT has no epochs
+    if batch and usual >= batch:  # the numbers count samples: BERT has no epochs
         return [size if size and 0 < size < 2 * usual else None for size in sizes], ends
-    # Some count samples in these; a batch of epochs is none.
+    # Some logs count samples here; a count below the batch size is a number of epochs.
     of_epochs = [
         count * per_epoch if count and per_epoch and count < (batch or 0) else None
         for count in counts

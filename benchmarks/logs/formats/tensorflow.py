@@ -29,7 +29,7 @@ _NEAR = 5
 def read(lines, options):
     """Yields (line number, what it states or None)."""
     claims = [(n, line) for n, line in enumerate(lines, start=1) if MARKER.search(line)]
-    # Two handlers of one logger write everything twice; one of them writes this prefix.
+    # Two handlers of one logger print each line twice; one of them adds this prefix.
     prefixed = [each for each in claims if "INFO:tensorflow:" in each[1]]
     found = [(number, *_stated(line)) for number, line in prefixed or claims]
     if any(kind == "step" for _, kind, _ in found):

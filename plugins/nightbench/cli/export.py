@@ -185,7 +185,7 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
         )
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
-    # An empty file is right where nothing is measured: a missing one would keep old figures.
+    # Write an empty file if nothing is measured: without it, old values would stay.
     with replaced_file(file) as new:
         new.write_text("".join(prometheus_text(rows)), encoding="utf-8")
     say(f"{len(rows):,} series in {file}")

@@ -171,7 +171,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         stored = spool.run(str(rows[0]["run_id"]))
         if stored.run() is None or stored.loaded() is not None:
             return rows, None
-        # Planned and not loaded: its files hold what has been measured so far.
+        # Planned, not loaded: the run's files contain the results so far.
         run_id = stored.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
@@ -381,5 +381,5 @@ def _report_file(run_id: str, rows: list[Row]) -> Path:
         with common.reader() as warehouse:
             report = gather(warehouse, plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
-        report = from_files(folder, rows, notes)  # as the rows are the spool's then
+        report = from_files(folder, rows, notes)  # the rows are from the spool, too
     return keep_report(report, place.reports)

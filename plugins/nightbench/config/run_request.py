@@ -28,7 +28,7 @@ from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
-_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # of no suite
+_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # it has no suite
 
 
 def _run_kind(value: Any) -> RunKind:
