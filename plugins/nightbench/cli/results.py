@@ -175,8 +175,8 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         run_id = stored.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = f"the warehouse does not answer: {away}" if away else "nor in the warehouse"
-        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}; {where}")
+        where = f"; the warehouse does not answer: {away}" if away else " nor in the warehouse"
+        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}{where}")
     if not runs or (run_id is None and away is None):
         return [], None
     chosen = run_id or runs[-1]
