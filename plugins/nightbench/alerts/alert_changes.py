@@ -229,7 +229,7 @@ def is_same_event(alert: LiveAlert, verdict: Verdict) -> bool:
 
 
 def _has_grown(alert: LiveAlert, verdict: Verdict, min_change: float) -> bool:
-    """Return whether a night lies further down than was notified, by more than `min_change`."""
+    """Return whether a night is lower than the notified value by more than `min_change`."""
     notified, gain = alert.notified_gain, verdict.gain
     return notified is not None and gain is not None and gain < notified - min_change
 

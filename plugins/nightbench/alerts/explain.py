@@ -282,7 +282,7 @@ def _is_training(alert: Row) -> bool:
 
 
 def _opened(alert: Row) -> Row:
-    """Return the night of a case without a value, as far as its plan tells."""
+    """Return the night of a case without a value, as far as its plan is known."""
     return {
         "case_id": alert["case_id"],
         "run_id": alert["opened_run_id"],
@@ -295,7 +295,7 @@ def _opened(alert: Row) -> Row:
 
 
 def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the last good nights and the bad ones, from the verdict's or the likely first."""
+    """Return the last good nights, and the bad nights from the verdict's or the likely first on."""
     if _has_failed(alert):
         before = [row for row in points if row["started_at"] < alert["opened_at"]]
         return before[-NIGHTS:], [_opened(alert)]

@@ -314,7 +314,7 @@ def _row(item: AlertItem) -> str:
 
 
 def _level(verdict: Verdict) -> str:
-    """Return the change of the level with its interval; the night's own may lie outside of it."""
+    """Return the level change with its interval; the change of the night may be outside it."""
     interval = f"90% interval {verdict.low:+.1%} to {verdict.high:+.1%}"
     return f"{verdict.level_change:+.1%} ({interval})"
 

@@ -152,7 +152,7 @@ class Outbox:
 def _batches(
     items: Sequence[Item], took: Mapping[Item, Collection[str]]
 ) -> list[tuple[list[str], list[Item]]]:
-    """Return the items that each channel lacks; channels that lack the same are one batch."""
+    """Return unsent items by channel; channels with the same items are one batch."""
     by_url: dict[str, list[Item]] = {}
     for each in items:
         for channel in each.channels:

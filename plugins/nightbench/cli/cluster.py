@@ -127,7 +127,7 @@ def _cluster_of(name: str) -> Cluster:
 
 
 class _Scan:
-    """A scan of host keys; jump hosts come first, as they lead to the nodes behind them."""
+    """A scan of host keys; jump hosts come before the nodes behind them."""
 
     def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
         self._cluster = cluster

@@ -91,7 +91,7 @@ def detect(
 
 
 def _share(text: str) -> float:
-    """Return the share that `3%` or `0.03` says."""
+    """Return `3%` or `0.03` as a fraction."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)

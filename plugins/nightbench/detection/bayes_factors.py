@@ -101,7 +101,7 @@ def bayes_factors(
 def _ends(
     likelihood: Floats, ess: float, change: Floats, grid: Floats, step: float, margin: float
 ) -> tuple[float, float]:
-    """Return the 90 % interval of a step; the level before is an estimate too."""
+    """Return the 90 % interval of a step, including the uncertainty of the level before."""
     reached = np.cumsum(likelihood**ess * change)
     reached /= reached[-1] + 1e-300
     low, high = list_of(np.interp((0.05, 0.95), reached, grid))

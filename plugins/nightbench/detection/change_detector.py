@@ -175,7 +175,7 @@ class ChangeDetector:
 
 @dataclass(frozen=True)
 class _Night:
-    """A night with its points; `numbers` is all that is computed on."""
+    """A night with its points; all calculations use `numbers`."""
 
     tonight: HistoryPoint
     history: int
@@ -222,7 +222,7 @@ def _unchanged(
     level: Level,
     held: str,
 ) -> Judgement:
-    """Return the judgement of a night without a change, but for one that is held."""
+    """Return the judgement of a night without a change, except a held one."""
     tonight, noise = night.tonight, level.noise
     baseline = math.exp(-level.middle if policy.judged.lower_is_better else level.middle)
     change = tonight.value / baseline - 1

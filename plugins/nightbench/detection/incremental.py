@@ -86,7 +86,7 @@ class IncrementalDetector:
         return self.changes
 
     def _start_waiting(self, examined: NightExamined) -> None:
-        """Remember what the nights after an examined one are held against."""
+        """Store what the following nights are compared with."""
         past = examined.past
         self._level = median(past.values[past.base :][-REFERENCE:])
         self._odds = [examined.drop_odds, examined.rise_odds]
@@ -163,13 +163,13 @@ def _near(change: Change, known: Change) -> bool:
 
 
 def _is_second_step(change: Change, known: Change) -> bool:
-    """Return whether a change lies later and beyond the interval of another."""
+    """Return whether a change is later than another and outside its interval."""
     farther = change.high < known.low if change.is_drop else change.low > known.high
     return farther and change.first >= known.first + LEAST_NIGHTS
 
 
 def _is_larger(change: Change, known: Change) -> bool:
-    """Return whether the interval of a change lies beyond what another was estimated to be."""
+    """Return whether all of a change's interval is larger than another's estimate."""
     return change.high < known.change if change.is_drop else change.low > known.change
 
 

@@ -141,7 +141,7 @@ def cheapest_partition(values: Floats, penalty: float) -> list[int]:
 
 @functools.lru_cache(maxsize=4)
 def _inverse_lengths(size: int) -> Floats:
-    """Return 1 / (stop - start) in row `stop` and column `start`; 0 where no segment lies."""
+    """Return 1 / (stop - start) in row `stop` and column `start`; 0 if there is no segment."""
     length = np.subtract.outer(np.arange(size), np.arange(size))
     return np.divide(1.0, length, where=length > 0, out=np.zeros((size, size)))
 

@@ -249,7 +249,7 @@ class _Comparison:
         return (self.tonight.losses or {})[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
-        """Return how far a figure may lie outside of what was seen, absolute."""
+        """Return the absolute distance by which a value may exceed the earlier range."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
         # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
@@ -300,7 +300,7 @@ class _Comparison:
 
 
 def _shown(value: float, other: float) -> str:
-    """Return a loss with so many digits that it differs from the other."""
+    """Return a loss with enough digits to differ from the other loss."""
     for digits in (4, 6, 9):
         if f"{value:.{digits}g}" != f"{other:.{digits}g}":
             return f"{value:.{digits}g}"

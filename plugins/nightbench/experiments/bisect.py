@@ -157,7 +157,7 @@ class _Bisect:
             save()
 
     def _check_budget(self, steps: Sequence[Document]) -> None:
-        """Refuse a step for which there is no room."""
+        """Refuse a step that does not fit into the budget."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
             raise BudgetSpent(f"all {len(ended)} allowed tests were made")

@@ -184,7 +184,7 @@ async def measure_confirmation(
 
 
 def _more_rounds(found: Confirmation, here: Document, spare_s: Callable[[], float]) -> int:
-    """Return how many more rounds there is time for, where the first ones left it open."""
+    """Return how many rounds can be added if the first rounds were inconclusive."""
     is_open = found.outcome is ConfirmationResult.INCONCLUSIVE and found.low is not None
     if not (is_open and here["complete"]):
         return 0

@@ -215,7 +215,7 @@ def _case(case: ComparedCase, folder: RunSpool, stopped: str | None) -> Document
 
 
 def _kind(arm: Arm, lost: Sequence[Launch]) -> str:
-    """Return why a build has no profile, as everybody may read it."""
+    """Return why a build has no profile, without private details."""
     if not lost:
         return f"{arm.upper()} reported none"
     codes = dict.fromkeys(str(each.code).replace("_", " ") for each in lost[-1].reasons)

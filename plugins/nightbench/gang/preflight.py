@@ -153,7 +153,7 @@ def _has_gpu_controls(examined: tuple[NodePreflight, Agent | None]) -> bool:
 async def _between_gpus(
     cluster: Cluster, agents: Sequence[tuple[Node, Agent]], network: Network
 ) -> Network:
-    """Add what the GPUs of all nodes reduce together, by NCCL as jobs would use it."""
+    """Add the result of an NCCL all-reduce over the GPUs of all nodes, with a job's settings."""
 
     def command(node: Node, agent: Agent) -> list[str]:
         own = {"NCCL_SOCKET_IFNAME": node.interface} if node.interface else {}

@@ -147,7 +147,7 @@ class SlurmLauncher:
     # --- what Slurm says ------------------------------------------------------------------
 
     async def _ask(self, transport: Transport) -> SlurmJob | None:
-        """Return the gang's job; None where Slurm knows of none. It may be silent for one lease."""
+        """Return the gang's job; None if Slurm has none. Slurm may not answer for one lease."""
         now = self._clock()
         if self._asked_s is not None and now - self._asked_s < ASK_S:
             return self._known
@@ -222,7 +222,7 @@ class SlurmLauncher:
         return True
 
     async def _end_stale_states(self, transport: Transport, layout: Layout) -> None:
-        """Let no agent of an ended job, which may have died without a word, pass for a live one."""
+        """Mark agents of an ended job as ended, because they may have died silently."""
         for node in self._job.nodes:
             path = posixpath.join(layout.job(self._job, node.name), "agent.json")
             agent = await read_document(transport, path)

@@ -96,9 +96,9 @@ def _require_extra() -> None:
 
 @contextmanager
 def _nothing_left_of_a_first_start(home: Home) -> Iterator[None]:
-    """End and remove what a first `up` has made if it fails: no later command takes it for a stack.
+    """If a first `up` fails, end and remove what it made, so that no command uses it.
 
-    Logs stay, to be read, and what was downloaded for the nodes.
+    Logs and the nodes' downloads stay.
     """
     try:
         yield
@@ -340,7 +340,7 @@ def _log_of(stack: Stack, service: str) -> str:
 
 @contextmanager
 def _full_disk_named(home: Home) -> Iterator[None]:
-    """Say that the disk is full where that is why something failed: few programs say it."""
+    """Report a full disk if it caused an error, because few programs report it."""
     try:
         yield
     except HomeLocked:

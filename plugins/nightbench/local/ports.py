@@ -111,7 +111,7 @@ def _next_free(name: str, first: int, reserved: ExitStack) -> int:
 
 
 def _reserve(port: int, reserved: ExitStack) -> bool:
-    """Hold a name for the port, in this network namespace and as long as this process lives."""
+    """Hold the port's name in this network namespace until this process ends."""
     name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         name.bind(f"\0nightbench-port-{port}")

@@ -175,7 +175,7 @@ def _signal(processes: Mapping[int, int], number: signal.Signals) -> None:
 
 
 def _end(processes: Mapping[int, int], patience_s: float) -> None:
-    """Send SIGTERM where there is patience, then SIGKILL to those that still run."""
+    """Send SIGTERM and wait `patience_s` (0: skip both), then kill what still runs."""
     if patience_s > 0:
         _signal(processes, signal.SIGTERM)
         if _wait_gone(processes, patience_s):

@@ -55,7 +55,7 @@ def keep(home: Home, services: tuple[str, ...]) -> None:
 
 
 def _unhealthy(home: Home) -> set[str]:
-    """The services that do not run well; of Airflow's others the API server alone would know."""
+    """Return unhealthy services; only the API server knows the state of Airflow's others."""
     found = {each.name for each in deployment.status(home) if each.state != "running"}
     return {"api-server"} if "api-server" in found else found
 

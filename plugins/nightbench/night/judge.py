@@ -296,7 +296,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
 def _read_cases(
     warehouse: Warehouse, run: Run, judged_by: MetricInfo
 ) -> tuple[dict[str, PlannedCase], dict[str, MeasuredCase]]:
-    """Return what is planned and not left out, and what was measured of it, by case_id.
+    """Return planned cases that were not left out, and their measurements, by case_id.
 
     Raises:
         UserError: the run was never loaded.

@@ -72,7 +72,7 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
 
 
 def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
-    """Yield what the cases of one run took; nothing where it ran on another cluster."""
+    """Yield the durations of a run's cases; none if it ran on another cluster."""
     document = run.run() or {}
     if document.get("cluster") != cluster:
         return

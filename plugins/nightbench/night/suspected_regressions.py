@@ -358,7 +358,7 @@ def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
 
 
 def _has_two_builds(suspect: SuspectedRegression) -> bool | None:
-    """Return whether two builds are measured; None: nothing can be, and it ends with the reason."""
+    """Return whether two builds are measured; None if nothing can be measured."""
     try:
         # Wheels are compared when they are measured: reading them takes
         # long, and the lock of the cluster's alerts is held here.

@@ -124,7 +124,7 @@ def measure(**context: Any) -> list[dict[str, Any]]:
 
 
 def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
-    """Put the form's request into the queue; the number that it has if a retry does so again."""
+    """Put the form's request into the queue and return its number; a retry gets the same number."""
     from nightbench.spool import open_spool
     from nightbench.warehouse import MoveRefused
     from nightbench.warehouse.experiments import ExperimentDesk
@@ -179,7 +179,7 @@ def _measure_queue(
 
 
 def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, bool]:
-    """Measure an experiment, store how it ended, and return its state; and whether it yields."""
+    """Measure an experiment and store its end; return its state, and whether it yields."""
     from nightbench.experiments.confirm import MeasuredElsewhere
     from nightbench.experiments.measuring import MEASURES, failed
     from nightbench.experiments.record import Ended, ExperimentRecord

@@ -153,7 +153,7 @@ class GangTrigger(BaseTrigger):
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
 
     async def _control_in_own_task(self, store: CaseStore) -> CaseOutcome:
-        """Control the gang in its own task: Airflow's message of a cancellation reaches this one.
+        """Control the gang in its own task, so that Airflow's cancellation reaches this one.
 
         Without the message, which `asyncio.gather` may lose, Airflow does not call `on_kill`.
         """
@@ -210,7 +210,7 @@ class GangTrigger(BaseTrigger):
         return await self._control(store)
 
     async def _outcome_of_another(self, store: CaseStore) -> dict[str, Any] | None:
-        """The outcome that another controller brings; None where it has fallen silent."""
+        """Return the outcome from another controller; None if it no longer answers."""
         last, changed_s = await asyncio.to_thread(store.progress), time.monotonic()
         while (known := await asyncio.to_thread(store.outcome)) is None:
             await asyncio.sleep(POLL_S)
@@ -242,7 +242,7 @@ class GangTrigger(BaseTrigger):
         return planned, await ssh_targets_async(planned.cluster, self.project)
 
     async def _shipment(self, planned: PlannedJob) -> Shipment | None:
-        """Return what a new pod needs; None where nodes are machines, which are prepared."""
+        """Return the files for a new pod; None if nodes are machines, which are prepared."""
         from nightbench.config.clusters import on_this_machine
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.spool import open_spool

@@ -101,7 +101,7 @@ class PlanOperator(BaseOperator):
         return RunRequest(self.suite, run_kind=kind)
 
     def _is_new(self, context: Context) -> bool:
-        """Whether this is a new run: a retry goes on with the same, a clear begins another."""
+        """Return whether this is a new run: a retry continues its run, a clear begins a new one."""
         from nightbench.spool import open_spool
 
         dag_run = context["dag_run"]

@@ -144,7 +144,7 @@ class SiteFolder:
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:
-        """Turn what a disk or the library of a store raises, each its own, into a sentence."""
+        """Turn errors of a disk or a storage library into one sentence."""
         try:
             yield
         except UserError:
@@ -157,5 +157,5 @@ class SiteFolder:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name of a manifest leads nowhere else."""
+    """Return whether a name in a manifest stays inside the folder."""
     return not name.startswith("/") and ".." not in name.split("/")

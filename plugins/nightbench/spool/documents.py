@@ -44,7 +44,7 @@ def of_this_version(path: UPath) -> Iterator[None]:
 
 @contextmanager
 def _store_errors(path: UPath) -> Iterator[None]:
-    """Turn what the library of an object store raises, each its own, into a sentence."""
+    """Turn errors of an object store's library into one sentence."""
     try:
         yield
     except (OSError, UserError):

@@ -218,7 +218,7 @@ def worst_first(
 
 
 def _night_of(verdict: Verdict) -> tuple[Any, ...]:
-    """Return what the functions of alerts take of a night."""
+    """Return a night's arguments for the alert functions."""
     figures = (verdict.value, verdict.baseline, verdict.change)
     return (verdict.kind, verdict.sentence, *figures, verdict.run_id)
 

@@ -120,7 +120,7 @@ class ExportRepository(Repository):
 
     @contextmanager
     def _snapshot(self, doing: str) -> Iterator[None]:
-        """A transaction that sees the warehouse as it is now; server-side cursors need one."""
+        """A transaction with a snapshot of the warehouse; server-side cursors need one."""
         self._connection.set_session("REPEATABLE READ", readonly=True, autocommit=False)
         try:
             with self._transaction(doing):

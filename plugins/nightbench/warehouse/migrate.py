@@ -108,7 +108,7 @@ def _connect(dsn: str | Mapping[str, Any]) -> Connection:
 
 
 def _lock(connection: Connection) -> None:
-    """Leave a transaction open that locks a table of the owner's: no reader can hold it up."""
+    """Open a transaction that locks a table of the owner, which no reader can block."""
     book = sql.Identifier(_BOOK)
     with connection.cursor() as cursor:
         for what in ("schema if not exists {}", "table if not exists {}.applying ()"):
@@ -202,7 +202,7 @@ def _views() -> dict[str, str]:
 
 
 def _digest(views: Mapping[str, str]) -> str:
-    """What stands at the schema `marts` once everything is applied."""
+    """Return the comment of schema `marts` after all migrations."""
     names = sorted(file.stem for file in (statements.SQL / "migrations").glob("*.sql"))
     references = (statements.text(f"references/{name}") for name in FILES)
     content = "".join((columns.axis_columns(), *views.values(), *references, *names))

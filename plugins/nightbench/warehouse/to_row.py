@@ -162,7 +162,7 @@ def _reason(reason: Reason) -> Row:
 
 
 def _numbers(values: Iterable[float | None]) -> str:
-    """An array as PostgreSQL reads it from text: a list would become an expression to parse."""
+    """An array as PostgreSQL's text form; a list would become an expression to parse."""
     return "{" + ",".join("NULL" if v is None else repr(float(v)) for v in values) + "}"
 
 

@@ -61,7 +61,7 @@ def conclusion(row: Row) -> str:
 
 
 def _worst(result: Row) -> str:
-    """Return failure also where B trains differently from A: then the speeds say nothing."""
+    """Return failure also if B trains differently from A: then speeds cannot be compared."""
     return "failure" if trained_differently(result) else VERDICTS[result["verdict"]]
 
 
@@ -263,7 +263,7 @@ def _dropped_launches(case: Row) -> Counter[tuple[str, str]]:
 
 
 def _build(row: Row, arm: str) -> str:
-    """Return a build without the folder that it lies in, and the commit that is no name yet."""
+    """Return a build without its folder, with the commit in place of the merge base."""
     line, _, value = row[arm].partition("=")
     if value.startswith(("/", "~")):
         value = posixpath.basename(value) if value.endswith(".whl") else "a prefix on the nodes"
@@ -290,7 +290,7 @@ def _interval(case: Row) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as Markdown that shows it as it is, on one line, and calls nobody."""
+    """Return a text as one line of Markdown that shows it unchanged and mentions nobody."""
     line = " ".join(text.split())
     return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", line).replace("@", "@\u200b")
 
