@@ -115,5 +115,5 @@ class PaddleRuntime(Base):
 
 
 def _before(text, mark):
-    """A thread's Python and C++ have names of their own; names end with their time."""
+    """Return the text before `mark`: names end with a time, threads with "(Python)" or "(C++)"."""
     return str(text).partition(mark)[0]

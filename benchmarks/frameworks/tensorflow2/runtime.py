@@ -45,7 +45,7 @@ class Runtime(Base):
             self._meet_ranks()
 
     def _meet_servers(self):
-        """Finds the chief, the workers and the servers (ps); the chief connects to all others."""
+        """Define the cluster of chief, workers and servers (ps); connect the chief to them."""
         context = self.context
         addresses = {}
         for process in context.job["processes"]:
