@@ -80,7 +80,7 @@ _UNSENT = {
 
 
 def _loss_not_lower(repeat: Repeat) -> str | None:
-    """Return how much the loss is higher than before training, with both losses."""
+    """Return how much the loss is higher than before training, and which losses are compared."""
     first, last = repeat.summary.loss_first, repeat.summary.loss_median
     compared = "the median loss of the window is higher by {:.4g} than the loss of the first step"
     again = [r.loss_again for r in repeat.measured if r.loss_again is not None]
