@@ -175,7 +175,7 @@ class Base:
         return count and [[int(number) for number in layer] for layer in self._forward(count)]
 
     def _forward(self, function):
-        """Returns what a function of network and batch makes of this rank's next batch."""
+        """Return `function(network, batch)` for this rank's next batch."""
         raise NotImplementedError
 
     def gradients_arrive(self):
@@ -214,7 +214,7 @@ class Base:
         return False
 
     def _settled(self, limit_s):
-        """Returns the weights once the last gradients of the others have been worked in."""
+        """Return the weights once they stop changing: all gradients of other ranks are applied."""
         found = self._copied()
         while time.monotonic() < limit_s:
             time.sleep(SETTLE_S)

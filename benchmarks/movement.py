@@ -35,7 +35,7 @@ def movement(before, after, absolute, of_norm):
 
 
 def _norm(values):
-    """The Euclidean norm; scaled, so that squares of small values are not rounded to nothing."""
+    """Return the Euclidean norm; values are scaled, so that squares of small values are not 0."""
     scale = float(numpy.abs(values).max()) if values.size else 0.0
     if not scale or not math.isfinite(scale):
         return scale

@@ -188,7 +188,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
 
 
 def _found(name: str, module: Any, lines: List[str], options: Mapping[str, Any]) -> List[Row]:
-    """Return what a format reads of lines.
+    """Return the rows that a format reads from lines.
 
     Raises:
         LogError: a line has the shape of another format.

@@ -54,7 +54,7 @@ EXIT_CANNOT_WRITE = 4
 
 
 def _on_ending_signals(handler: Any) -> None:
-    """Install a handler; signals that came before it, while they were blocked, arrive now."""
+    """Install a handler of ending signals; those that were blocked until now arrive."""
     for number in ENDING_SIGNALS:
         signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
@@ -152,7 +152,7 @@ class Agent:
         self._signal = number
 
     def _wait_for_lock(self) -> list[Reason]:
-        """Wait for the node's lock; return why the agent has to end without it, empty with it."""
+        """Wait for the node's lock; return why the agent must end without it, or an empty list."""
         path = lock_path(self.job.document["lock_dir"], os.environ)
         self._lock = JobLock(path, self._devices_to_lock())
         mine = holder_document(self.job.job_id, os.environ)
@@ -179,7 +179,7 @@ class Agent:
         return ["cpu-{}".format(number) for number in self.job.cpus]
 
     def _end_reasons(self) -> list[Reason]:
-        """Read new commands; return why the agent has to end, empty if it has not."""
+        """Read new commands; return why the agent must end, or an empty list."""
         if self._signal is not None:
             name = signal.Signals(self._signal).name
             return [reason(AGENT_SIGNALLED, self.job.node, observed=name)]
@@ -200,7 +200,7 @@ class Agent:
         return []
 
     def _serve(self) -> list[Reason]:
-        """Run repeats one after another; return why the agent has to end."""
+        """Run repeats one after another; return why the agent must end."""
         self._end_interrupted_repeats()
         limit_link(self.job)
         self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
@@ -240,7 +240,7 @@ class Agent:
         return None
 
     def _end_interrupted_repeats(self) -> None:
-        """End processes of an agent that died, and record its repeats as failed."""
+        """End processes that a dead agent left, and record its repeats as failed."""
         left = end_marked(self.job.job_id, self.job.node)[0]
         containers.remove_of(self.job.python, self.job.job_id, self.job.node)
         if left:

@@ -69,7 +69,7 @@ def command(
 
 
 def _of_apptainer(settings: Mapping[str, Any], mounts: Sequence[str]) -> list[str]:
-    """Its containers are child processes: in this one's cgroup, on its cores, with its user."""
+    """Return the command; its containers are child processes with this cgroup, cores and user."""
     words = [settings["engine"], "exec", "--cleanenv", "--no-home", "--pwd", os.getcwd()]
     for mount in mounts:
         words += ["--bind", mount]
@@ -106,7 +106,7 @@ def _of_docker(
 
 
 def _written(job: Mapping[str, Any]) -> set[str]:
-    """Return the names of the variables that a person has given to this job."""
+    """Return the names of the variables that the user has set for this job."""
     names = set(job.get("env") or ())
     for env in (job.get("role_env") or {}).values():
         names.update(env)

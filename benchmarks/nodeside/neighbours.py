@@ -123,7 +123,7 @@ class CpuMeter:
             self.scan_processes()
 
     def _unexplained(self, before: Sample) -> float:
-        """Return the share of the last sample that is not the agent's or its processes'."""
+        """Return the CPU share in the last sample that the agent and its processes did not use."""
         last = self.samples[-1]
         room = (last.t_s - before.t_s) * TICKS_PER_S * self._cores
         return (last.busy - before.busy - last.own + before.own) / room if room > 0 else 0.0
@@ -164,7 +164,7 @@ class CpuMeter:
         return found
 
     def _own_at(self, t_s: float) -> float:
-        """Return `Sample.own` of the sample nearest to a moment; each scan takes one."""
+        """Return `Sample.own` of the sample nearest to a moment; each scan takes a sample."""
         place = self._place(t_s)
         near = self.samples[max(0, place - 1) : place + 1]
         return min(near, key=lambda sample: abs(sample.t_s - t_s)).own
@@ -178,7 +178,7 @@ class CpuMeter:
         return self._kinds[key]
 
     def _remember(self, pid: int) -> None:
-        """Describe the processes while they exist."""
+        """Describe a process while it exists."""
         if pid not in self._names:
             self._names[pid] = describe_process(pid)
 

@@ -99,7 +99,7 @@ def _exception_line(traceback: list[str]) -> int | None:
 
 
 def _place(frames: list[str]) -> str:
-    """Return the innermost frame in the benchmarks' code, else the innermost, as `FILE, line N`."""
+    """Return `FILE, line N` of the innermost frame in the benchmarks' code, else the innermost."""
     found = [match for match in map(_FRAME.match, frames) if match]
     own = [match for match in found if not match.group("path").startswith(("/", "<"))]
     for match in (own or found)[-1:]:

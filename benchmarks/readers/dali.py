@@ -71,7 +71,7 @@ class Decoder:
                 yield {"images": images if self._gpu else numpy.asarray(images), "labels": labels}
 
     def _pipeline(self, size, batch_size, threads, read):
-        """DALI's graph; `read` returns what a batch's images need, in four lists."""
+        """Return DALI's graph; `read` returns the graph's four inputs of a batch, as lists."""
         fn, types = self._dali.fn, self._dali.types
         pipeline = self._dali.Pipeline(batch_size, threads, device_id=0 if self._gpu else None)
         with pipeline:
@@ -105,7 +105,7 @@ class Decoder:
 
 
 def _encoded(path, drawn):
-    """A file's bytes; (top, left) and (bottom, right) of what is cut; 1 where it is mirrored."""
+    """Return a file's bytes, the crop's (top, left) and (bottom, right), and 1 if mirrored."""
     from PIL import Image
 
     with refusing(path), Image.open(path) as image:
@@ -118,7 +118,7 @@ def _encoded(path, drawn):
 
 
 def _raise_what_is_wrong(size, batch, error):
-    """Raises what Pillow says of the images that DALI failed on, which names none."""
+    """Raise Pillow's error for the images that DALI failed on; DALI's error names no image."""
     paths, drawn, _ = batch
     decode = pillow(size)
     for path, numbers in zip(paths, drawn):

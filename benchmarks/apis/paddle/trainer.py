@@ -196,7 +196,7 @@ class EagerTrainer(Base):
         }
 
     def _tuned(self):
-        """By the types of parameters, how many one operator updates, what the reducer exchanges."""
+        """Return the tuning in use, by weight types, merged updates and the reducer's buffer."""
         if any(weight.dtype != paddle.float32 for weight in trainable(self.model).values()):
             return AMP_O2
         size = getattr(self.forward, "comm_buffer_size", None)

@@ -117,7 +117,7 @@ class Window:
 
 
 def _reported(records):
-    """Median by name of what lines state beside time and speed, as printed; not of the loss."""
+    """Return name -> median of the values that lines state, except time, throughput and loss."""
     values = {}
     for record in records:
         # If the batch is known, samples per second are computed from it.
@@ -129,11 +129,11 @@ def _reported(records):
 
 
 def _stated_s(record, samples_per_step):
-    """Seconds of a step as a line states them; None where it states none."""
+    """Return the seconds per step that a line states; None if it states no time or throughput."""
     by_speed = samples_per_step / record.throughput if record.throughput else None
     if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
-            "line {} states {:g} s per step and {:g} samples/s, {:g} samples per step; expected "
+            "line {} states {:g} s per step and {:g} per second, which is {:g} per step; expected "
             "{:g}: correct `batch_size_per_device`, or `log.covers`".format(
                 record.line,
                 record.step_s,

@@ -160,7 +160,7 @@ class FaultyTrainer(Wrapper):
 
 
 def _leave_daemon(bare):
-    """Starts a process outside the session and the group, which ignores SIGTERM."""
+    """Start a process that ignores SIGTERM, outside the session and the process group."""
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

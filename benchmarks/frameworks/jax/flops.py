@@ -30,7 +30,7 @@ def _flops(equation):
 
 
 def _attention(query, key, value):
-    """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
+    """Return the FLOPs of both products of (batch, length, heads, width); masked ones count."""
     return 2 * query.size * key.shape[1] * 2
 
 

@@ -79,7 +79,7 @@ class Runtime(Base):
         return mark
 
     def _note(self, left):
-        """Notes when steps have ended: those that have, and until at most so many are queued."""
+        """Record when steps have ended; wait until at most `left` steps are queued."""
         while self.queued and (len(self.queued) > left or _is_there(self.queued[0][0])):
             mark = self.queued.popleft()
             jax.block_until_ready(mark[0])

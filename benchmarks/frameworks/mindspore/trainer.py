@@ -70,7 +70,7 @@ class Trainer(Base):
             weight.set_data(value)
 
     def _parameters(self):
-        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        """Yield the name in data.py, the parameter, and whether data.py stores it transposed."""
         matrices = {
             id(cell.weight)
             for _, cell in self.model.cells_and_names()

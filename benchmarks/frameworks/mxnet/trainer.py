@@ -65,7 +65,7 @@ class Trainer(Base):
         self.batches = self.feed(self._on_device)
 
     def _of_data(self, value, turned):
-        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        """Return a weight in data.py's layout; channels-last filters are (out, h, w, in) here."""
         if turned:
             return value.T
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
@@ -76,7 +76,7 @@ class Trainer(Base):
         return {name: mxnet.nd.array(x, self.device, x.dtype) for name, x in batch.items()}
 
     def _parameters(self):
-        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        """Yield the name in data.py, the parameter, and whether data.py stores it transposed."""
         found = set()
         for path, weight, turned in _held(self.model, ""):
             if weight.grad_req != "null" and id(weight) not in found:
@@ -139,7 +139,7 @@ class Trainer(Base):
 
 
 def _held(block, prefix):
-    """(path, parameter, whether its block is a fully connected layer) of all that a block holds."""
+    """Yield path, parameter, and whether it is a fully connected layer's weight, of a block."""
     for name, weight in block._reg_params.items():
         yield prefix + name, weight, isinstance(block, nn.Dense) and name == "weight"
     for name, child in block._children.items():
@@ -147,7 +147,7 @@ def _held(block, prefix):
 
 
 def _is_cached(block):
-    """Whether a block, or a part of one that is none itself, holds a cached graph."""
+    """Return whether a block or a block inside it has a cached graph."""
     return bool(getattr(block, "_cached_op", None)) or any(
         map(_is_cached, block._children.values())
     )

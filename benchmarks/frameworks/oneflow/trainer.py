@@ -114,7 +114,7 @@ class Trainer(Base):
                 weight.copy_(oneflow.tensor(value.copy()))
 
     def _of_data(self, name, value):
-        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        """Return a weight in data.py's layout; channels-last filters are (out, h, w, in) here."""
         if name in self.turned:
             return value.T
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
@@ -159,7 +159,7 @@ class Trainer(Base):
         return {name: self._of_data(name, self._own(self._whole(w))) for name, w in named}
 
     def _whole(self, weight):
-        """A weight of which the ranks hold parts (`zero`), put together; others as they are."""
+        """Return a weight, gathered from all ranks if `zero` shards it."""
         return weight.to_global(sbp=oneflow.sbp.broadcast) if self.split else weight
 
     @staticmethod
@@ -191,7 +191,7 @@ class Trainer(Base):
         return any("S(0)" in each.nd_sbp for each in kept)
 
     def _channels_are_last(self, operators):
-        """Whether all convolutions have: a graph's by its operators, others as they are called."""
+        """Return whether all convolutions are channels last, by graph operators or a forward."""
         if operators:
             layouts = [
                 each.attr["data_format"].at_string
@@ -238,5 +238,5 @@ class Trainer(Base):
 
 
 def _decays(operator):
-    """Whether an operator is an update that decays its weight itself."""
+    """Return whether an operator updates a weight and applies its weight decay itself."""
     return operator.op_type_name.endswith("_update") and operator.attr["l2"].at_float > 0

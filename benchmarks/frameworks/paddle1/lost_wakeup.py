@@ -4,7 +4,7 @@ After each batch a trainer with `sync` or `half_async` sleeps in HalfAsyncCommun
 until the thread that talks to the servers has set a counter to 0. That thread notifies it without
 holding the mutex (BarrierWeakUp): who has read the counter, and does not sleep yet, misses the one
 notification. The servers then wait for this trainer, and the others' requests fail after 180 s with
-"Deadline Exceeded". One more does no harm: a thread that wakes reads it again.
+"Deadline Exceeded". One more does no harm: a thread that wakes reads the counter again.
 """
 
 import ctypes

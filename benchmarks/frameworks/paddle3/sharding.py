@@ -59,10 +59,10 @@ def whole(weight):
 
 @contextlib.contextmanager
 def _groups(context):
-    """On CPUs all groups of all ranks are the one that is there.
+    """Replace, on CPUs, each new group of all ranks by the default group.
 
-    Ranks of a gloo group find each other by keys that PaddlePaddle 3.3 does not tell from those of
-    the group before: a second one connects to ports that are closed.
+    Ranks of a gloo group find each other by keys. PaddlePaddle 3.3 reuses the keys of the group
+    before, so that a second group connects to closed ports.
     """
     if context.device is not None:
         yield

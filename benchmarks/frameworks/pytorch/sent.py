@@ -64,7 +64,7 @@ def _sent(name, args, found):
 
 
 def _sparse_bytes(gradient):
-    """Of different rows, which each rank sends to all others, and gets theirs to add up."""
+    """Return the bytes of a sparse gradient's distinct rows, which ranks all-gather and add."""
     rows = gradient.coalesce()
     return rows.indices().nbytes + rows.values().nbytes
 
@@ -74,7 +74,7 @@ def _bytes(tensors):
 
 
 def _ranks(args):
-    """Of the group that a collective is given as an object, or names last."""
+    """Return the size of a collective's group, given as an object or as the last name."""
     for each in args:
         if isinstance(each, torch.ScriptObject) and each._type().name() == "ProcessGroup":
             return dist.ProcessGroup.unbox(each).size()

@@ -86,7 +86,7 @@ def split_states(optimizer, mesh):
 
 
 def _groups(state):
-    """Groups of parameters of one of FSDP's states; older PyTorch has one or none."""
+    """Return the parameter groups of an FSDP state; older PyTorch has one group or none."""
     if hasattr(state, "_fsdp_param_groups"):
         return state._fsdp_param_groups
     return [state._fsdp_param_group] if state._fsdp_param_group else []

@@ -131,14 +131,14 @@ def used(name, trainer):
 
 
 def _gathers(name, told):
-    """Whether the reducer has what was asked for."""
+    """Return whether the reducer has the setting that `name` asks for."""
     if "bucket_cap_mb" in REDUCER[name]:
         return told["bucket_cap_bytes"] == REDUCER[name]["bucket_cap_mb"] * 2**20
     return bool(told["static_graph" if name == "ddp_static_graph" else "gradient_as_bucket_view"])
 
 
 def _compiles(name):
-    """Whether kernels were chosen by timing them, or recorded as graphs."""
+    """Return whether inductor timed its kernels, or recorded CUDA graphs, as `name` asks."""
     counted = torch._dynamo.utils.counters["inductor"]
     if name == "compile_max_autotune":
         return counted["select_algorithm_autotune"] > 0

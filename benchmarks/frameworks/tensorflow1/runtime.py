@@ -59,10 +59,10 @@ class Runtime(Base):
             self.meeting = rendezvous.Rendezvous(context.rank, context.world_size, address)
 
     def _choose_modes(self):
-        """What sessions do on a GPU: they cast to float16, or compile, where the case asks for it.
+        """Make sessions on a GPU cast to float16 or compile with XLA, if the case asks for it.
 
-        Casts are inserted by the rewriter behind `enable_mixed_precision_graph_rewrite`, whose
-        other half, the scaling of the loss, is the trainer's.
+        The rewriter behind `enable_mixed_precision_graph_rewrite` inserts the casts. The trainer
+        does the loss scaling, which is the other half of that function.
         """
         case, config = self.context.case, self.config
         config.allow_soft_placement = True  # GPUs have no kernels for indices and counters

@@ -67,14 +67,14 @@ class RankTrainer(Base):
         return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
 
     def _cast(self, value):
-        """A tensor on the device; floating-point values in the type of the case's precision."""
+        """Return a tensor on the device; floating-point values get the type of the precision."""
         return tf.constant(value, self.dtype if value.dtype.kind == "f" else None)
 
     def _loss(self, batch):
         return self.network.loss(self.model, batch)
 
     def _backward(self, batch):
-        """The loss and the gradients of all weights, in fp16 multiplied by the loss scale."""
+        """Return the loss and all gradients; fp16 gradients are multiplied by the loss scale."""
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
             scaled = (
@@ -98,7 +98,7 @@ class RankTrainer(Base):
             self.optimizer(self.context.params, step, weight, gradient, *slots)
 
     def _update_unless_overflown(self, gradients):
-        """Updates and now and then doubles the loss scale, or halves it."""
+        """Update the weights, or halve the loss scale after an overflow; double it now and then."""
         gradients = [gradient / self.loss_scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
         if finite:
