@@ -167,7 +167,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "few_updates_skipped", WARN, "rank", lambda c, rank: _skipped(rank), NOTHING,
-        f"an overflow skips {FEW_SKIPPED} updates of the window at most, and one in 1,000 steps",
+        f"overflows skip at most {FEW_SKIPPED} updates of the window, plus one in 1,000 steps",
         applies=lambda c: c.case.precision == "fp16",
         from_rank=True,
     ),
