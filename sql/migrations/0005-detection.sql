@@ -117,7 +117,7 @@ comment on column raw.detector_grade.median_delay is
 'Nights after the first slow one until a slowdown was detected; 0 on that night';
 comment on column raw.detector_grade.below is 'Why the grade is not good enough; empty if it is';
 comment on column raw.detector_grade.is_news is
-'Whether the previous grade was good enough and this one is not, so that it is reported';
+'Whether the grade is not good enough and the previous one was, or there was none: it is reported';
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';
