@@ -67,7 +67,7 @@ class Base:
         self._data = data
         self._random = self._new_random()
         self._example = self._fed = self.window_batch = None
-        self.decoder = None  # Of real images, where it is not their reader that decodes them.
+        self.decoder = None  # Set for real images if their reader does not decode them.
         self._weights_before = {}
         self._updates_before = None
         self._trained = set()
@@ -127,7 +127,7 @@ class Base:
         """
         limit = step_limit(self.context.params)
         if limit is None or self.context.case["strategy"] == "parameter_server":
-            # Servers apply the updates of all trainers, as many as come.
+            # Servers apply the updates of all trainers as they arrive.
             limits = None, None
         else:
             limits = updates * limit[0], updates * limit[1]
@@ -175,7 +175,7 @@ class Base:
         return count and [[int(number) for number in layer] for layer in self._forward(count)]
 
     def _forward(self, function):
-        """Returns what a function of network and batch makes of this rank's next batch."""
+        """Return `function(network, batch)` for this rank's next batch."""
         raise NotImplementedError
 
     def gradients_arrive(self):
@@ -196,13 +196,13 @@ class Base:
             context.runtime.barrier()
             if rank == context.rank:
                 arrived = self._moves_alone()
-            # The others' turns may take minutes.
+            # The turns of other ranks may take minutes.
             context.tell_progress()
         context.runtime.barrier()
         return arrived
 
     def _moves_alone(self):
-        # What it holds may be older than the others' last gradients: a step fetches those.
+        # Its weights may be older than the last gradients of others: a step fetches new weights.
         self.step()
         before = self._settled(time.monotonic() + ALONE_LIMIT_S)
         limit_s, steps = time.monotonic() + ALONE_LIMIT_S, 0
@@ -214,7 +214,7 @@ class Base:
         return False
 
     def _settled(self, limit_s):
-        """Returns the weights once the last gradients of the others have been worked in."""
+        """Return the weights once they stop changing: all gradients of other ranks are applied."""
         found = self._copied()
         while time.monotonic() < limit_s:
             time.sleep(SETTLE_S)

@@ -66,7 +66,7 @@ def largest_batch(context, code, folder, on_attempt):
                     "{:.0f} MB".format(attempts.budget / 1e6) if attempts.budget else "of its GPU"
                 )
             ) from None
-    # Also ranks that know their answer: they cannot know that all others do.
+    # Also ranks whose answer is in the file: they cannot know whether all others have one.
     found = least_of_trainers(context, found)
     temporary = "{}.{}".format(path, os.getpid())
     with open(temporary, "w") as stream:
@@ -132,7 +132,7 @@ class Attempts:
             shutil.rmtree(self._folder)
 
     def _watch(self, process):
-        """Waits for an attempt; False where it took too much memory."""
+        """Wait until an attempt has ended; return False if it uses too much memory."""
         while process.poll() is None:
             if self.budget is not None and _resident_bytes(process.pid) > self.budget:
                 return False
@@ -158,14 +158,14 @@ class Attempts:
         )
 
     def _exchange_bytes(self, rank):
-        """What ranks hold to exchange gradients, and an attempt, which is alone, does not."""
+        """Return the bytes of gradient buffers, which ranks need and a lone attempt lacks."""
         if not self._context.grouped:
             return 0
         copies = 2 if self._context.case["compression"] == "none" else 4
         return copies * 4 * rank["parameters"]
 
     def _command(self, size):
-        """Argv and environment of an attempt, as launch.py of the line has them for one rank."""
+        """Return argv and environment of an attempt, from the line's launch.py for one rank."""
         context = self._context
         line = os.path.join(self._code, "frameworks", context.case["framework"])
         job = self._job(size)
@@ -206,7 +206,7 @@ class Attempts:
 
 
 def _budget(context):
-    """Bytes that a rank may take: of its limit, else of what its node has left for each rank."""
+    """Return the bytes that a rank may use, of its limit or its share of the node's free memory."""
     limit_mb = context.case["memory_mb"]
     if limit_mb is not None:
         # The limit holds for this process and its attempt together.
@@ -220,7 +220,7 @@ def _budget(context):
 
 
 def _resident_bytes(pid):
-    """Resident memory of a process; 0 where it has ended."""
+    """Return the resident memory of a process in bytes; 0 if it has ended."""
     try:
         with open("/proc/{}/statm".format(pid)) as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -229,7 +229,7 @@ def _resident_bytes(pid):
 
 
 def _first_to_be_killed(pid):
-    """Where memory runs out all the same, the kernel ends the attempt and not its rank."""
+    """Make the kernel kill the attempt, not its rank, if memory runs out before `_watch` acts."""
     try:
         with open("/proc/{}/oom_score_adj".format(pid), "w") as stream:
             stream.write("1000")

@@ -52,7 +52,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
     measured = Measured()
     measured.warmup_steps = protocol["warmup_steps"]
 
-    # Asynchronous ranks need not take the same number of steps, and to ask would make them wait.
+    # Asynchronous ranks may take different numbers of steps; agreeing would make them wait.
     agree = _alone if drain_file else runtime.agree
 
     recorder.phase("warmup")
@@ -87,7 +87,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
 
 
 def _warm_up(task, runtime, recorder, measured):
-    """Runs the warm-up and returns its laps; the first step is waited for and timed apart."""
+    """Run the warm-up and return its laps; the first step is waited for and timed separately."""
     laps = []
     left = measured.warmup_steps
     for count in (1, left - 1) if left else ():
@@ -107,18 +107,18 @@ def _steps(task, runtime, recorder, phase, count, marks, done=None):
     done = len(marks) - 1 if done is None else done
     for number in range(done + 1, done + count + 1):
         task.step()
-        # Recorded within the lap: nothing but the two clocks lies between last mark and close.
+        # Recorded within the lap: only two clock readings are between the last mark and the end.
         recorder.step(phase, number)
         marks.append(runtime.mark())
 
 
 def _alone(value):
-    """Returns the rank's own decision, for ranks that need not agree."""
+    """Return the rank's own decision, for ranks that need not agree."""
     return value
 
 
 def _steps_for(protocol, warmup_laps, agree):
-    """Returns the window's steps; for a minimum time rank 0 estimates them from the warm-up."""
+    """Return the window's steps; for a minimum time, rank 0 estimates them from the warm-up."""
     steps = protocol["measured_steps"]
     if not protocol["min_seconds"]:
         return steps
@@ -130,7 +130,7 @@ def _steps_for(protocol, warmup_laps, agree):
 
 
 def _steps_missing(protocol, elapsed_s, done, agree):
-    """Adds steps on all ranks while rank 0 finds the window too short."""
+    """Return the steps to add on all ranks while rank 0 finds the window too short."""
     if not protocol["min_seconds"]:
         return 0
     missing_s = protocol["min_seconds"] * MARGIN - elapsed_s

@@ -27,7 +27,7 @@ def movement(before, after, absolute, of_norm):
     norm, moved = _norm(before), _norm(difference)
     limit = None if absolute is None else absolute + of_norm * (norm + moved)
     found = {"norm": norm, "moved": moved, "largest": largest, "limit": limit}
-    # JSON knows no infinity: null stands for what is not finite.
+    # JSON has no infinity: null means a value that is not finite.
     return {
         name: value if value is None or math.isfinite(value) else None
         for name, value in found.items()
@@ -35,7 +35,7 @@ def movement(before, after, absolute, of_norm):
 
 
 def _norm(values):
-    """The Euclidean norm; scaled, so that squares of small values are not rounded to nothing."""
+    """Return the Euclidean norm; values are scaled, so that squares of small values are not 0."""
     scale = float(numpy.abs(values).max()) if values.size else 0.0
     if not scale or not math.isfinite(scale):
         return scale

@@ -39,7 +39,7 @@ def summary(name, spans, steps, wall_s):
         known = operators.setdefault(path[-1], [0, 0.0])
         known[0] += calls
         known[1] += seconds
-        # A semicolon parts the names of a stack, as in the files that flame graphs are made of.
+        # A semicolon separates the names of a stack, as in input files of flame graphs.
         stack = ";".join(part.replace(";", ",") for part in path)
         stacks[stack] = stacks.get(stack, 0.0) + seconds
     by_time = sorted(operators.items(), key=lambda item: -item[1][1])
@@ -64,7 +64,7 @@ def nested(events):
     open_spans = []  # [path, end, seconds that those within it took, duration]
 
     def close(begin, end):
-        # Clocks round: what overlaps without lying within comes after.
+        # Clocks are rounded: a span that overlaps without being inside counts as later.
         while open_spans and (open_spans[-1][1] <= begin or open_spans[-1][1] < end):
             path, _, within, duration = open_spans.pop()
             spans.append((path, 1, max(duration - within, 0.0)))

@@ -26,7 +26,7 @@ class Recorder:
         self._lines = []
         self._written_s = 0.0
         self._previous_s = time.monotonic()
-        # An exception ends the process without `close`: what it reached is told all the same.
+        # An exception ends the process without `close`: store what it reached.
         atexit.register(self._flush_at_exit, os.getpid())
 
     def phase(self, name):

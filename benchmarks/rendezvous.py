@@ -47,7 +47,7 @@ class Rendezvous:
         for stream in self._streams:
             _send(stream, value)
         for stream in self._streams:
-            # Whoever closes first keeps the port in TIME_WAIT: let it be the others'.
+            # The side that closes first keeps its port in TIME_WAIT: let the clients close first.
             stream.readline()
         return value
 

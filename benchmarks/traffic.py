@@ -137,7 +137,7 @@ def _own_sockets():
 
 
 def _lines(path):
-    """The words of each line of a file of the kernel; none where it is absent."""
+    """Return the words of each line of a kernel file; empty if the file is absent."""
     try:
         with open(path) as table:
             return [line.split() for line in table]
@@ -146,7 +146,7 @@ def _lines(path):
 
 
 def _address(family, text):
-    """The kernel writes addresses as 32-bit words in the machine's own order."""
+    """Return an address as bytes; the kernel writes it as 32-bit words in the machine's order."""
     size = 4 if family == socket.AF_INET else 16
     words = [int(text[i : i + 8], 16) for i in range(0, size * 2, 8)]
     packed = struct.pack("={}I".format(len(words)), *words)

@@ -123,7 +123,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     """
     options = options or {}
     module = format_named(name)
-    # A pattern of one's own may name the time.
+    # The user's own pattern may contain the time.
     lines, complete = split_lines(text, with_times=not module.MARKER.pattern)
     left_out: Counter = Counter()
     if not complete:
@@ -188,7 +188,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
 
 
 def _found(name: str, module: Any, lines: List[str], options: Mapping[str, Any]) -> List[Row]:
-    """Return what a format reads of lines.
+    """Return the rows that a format reads from lines.
 
     Raises:
         LogError: a line has the shape of another format.

@@ -97,16 +97,16 @@ def unit_and_device(text: str) -> Tuple[str, str]:
 
 
 def _cross_check(record: Record, fields: Fields, examples: bool, skipped: Counter) -> None:
-    """Compare the figures of a line with each other: no other place does.
+    """Check the metrics of a line against each other, which no other function does.
 
     Args:
-        record: of the line; a speed that is wrong for certain is taken out of it.
-        fields: what the line states.
+        record: the line's record; a throughput that is certainly wrong is removed from it.
+        fields: the fields that the line states.
         examples: whether its throughput is in examples of the whole job.
         skipped: why -> number of lines.
 
     Raises:
-        LeftOut: they contradict each other, and which of them is wrong is not known.
+        LeftOut: they contradict each other, and it is unknown which of them is wrong.
     """
     speed, step_s = record.throughput, record.step_s
     batch = fields.get("batch") or record.others.get("global_batch_size")
@@ -135,7 +135,7 @@ def _cross_check(record: Record, fields: Fields, examples: bool, skipped: Counte
 
 
 def _agree(product: float, samples: Optional[float], examples: bool) -> bool:
-    """Whether a speed by the step time makes the work of a step."""
+    """Return whether throughput times step time equals the work of a step."""
     if samples is None:
         return not examples or product >= 1 - CONTRADICTION
     return abs(product / samples - 1) <= CONTRADICTION
@@ -145,7 +145,7 @@ def _count(value: Any) -> int:
     if isinstance(value, int) and abs(value) < 10**18:
         return value
     text = str(value).replace(",", "")
-    if len(text) > 18 or not text.lstrip("-").isdigit():  # no log counts to more digits
+    if len(text) > 18 or not text.lstrip("-").isdigit():  # no log has numbers with more digits
         raise LeftOut(DAMAGED)
     return int(text)
 

@@ -44,15 +44,15 @@ def last_run(states: List[State]) -> Tuple[List[State], Dict[str, int], str]:
 
 
 def _begin(states: Sequence[State]) -> int:
-    """Return the step before the first one, as its epoch counts; -1 where they count from 0.
+    """Return the step before the first one, counted as in its epoch; -1 if steps count from 0.
 
-    A run that was resumed begins an interval before the line that it writes first, unless that
-    stands at no multiple of the interval.
+    A resumed run begins one interval before its first line, unless that line's step is no
+    multiple of the interval.
     """
     fields, record = states[0]
     first, since = fields["step"], fields.get("since")
     if record.step_s is None and record.throughput is None:
-        return first  # its figures begin behind it
+        return first  # its values begin after it
     if since is not None and first - since > 1:
         return since
     places = [(each.get("epoch"), each["step"]) for each, _ in states]

@@ -71,7 +71,7 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
 
 
 def _notes(reading: Reading, measured: List[Record]) -> Iterator[str]:
-    """Say whose the figures are, and of what, where that is not the training of the whole job."""
+    """Yield notes on the values, if they are not those of the whole job's training."""
     if reading.processes:
         yield "the values are those of {}; each may state only its share".format(reading.processes)
     if any(record.whole for record in measured):

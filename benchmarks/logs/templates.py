@@ -187,7 +187,7 @@ class TemplateFormat:
         return fields if stated or (seconds is not None and since is None) else None
 
     def _step(self, line: str) -> Optional[int]:
-        """Return the step of a line; None where it has none, or those of two lines."""
+        """Return the step of a line; None if it has no step, or more than one."""
         for template in self._steps:
             places = template.findall(line)
             if places:
@@ -198,7 +198,7 @@ class TemplateFormat:
         return None
 
     def _exact(self, rounded: float, line: str) -> float:
-        """Return the step that a progress bar is at; -1 where that is another one."""
+        """Return the step of a progress bar; -1 if it differs from the rounded step."""
         if not self._bar:
             return -1
         epoch, count, steps = (figure(each, line) or 0 for each in self._bar)

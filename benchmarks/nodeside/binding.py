@@ -50,7 +50,7 @@ def beside_devices(
 
 
 def _cores_of_gpus(table: str) -> dict[int, set[int]]:
-    """Return the cores beside each GPU, from the column `CPU Affinity`; no GPU without."""
+    """Return the cores near each GPU, from the column `CPU Affinity`; empty without the column."""
     rows = [[cell.strip() for cell in line.split("\t")] for line in table.splitlines()]
     if not rows or "CPU Affinity" not in rows[0]:
         return {}
@@ -65,7 +65,7 @@ def _cores_of_gpus(table: str) -> dict[int, set[int]]:
 
 
 def _share(cores: Sequence[int], parts: int, part: int) -> list[int]:
-    """Return one of equal parts of some cores; threads of one core stay together."""
+    """Return share number `part` of `parts` equal shares; threads of a core stay together."""
     together: dict[str, list[int]] = {}
     for core in cores:
         together.setdefault(read_text(_SIBLINGS.format(core)) or str(core), []).append(core)

@@ -157,13 +157,13 @@ def both_locks(
 
 
 def _alive(holder: dict[str, Any]) -> bool:
-    """Tell whether a holder that this kernel knows lives."""
+    """Return whether a lock holder of this kernel is alive."""
     pid = holder.get("pid")
     return not isinstance(pid, int) or _start_of(pid) == holder.get("start")
 
 
 def _kernel() -> str:
-    """Return an id of this boot and PID namespace: host names may be equal."""
+    """Return an id of this boot and PID namespace, because host names may be equal."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -172,5 +172,5 @@ def _kernel() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return a process's start in kernel ticks: pids are reused, this pair is not."""
+    """Return a process's start in kernel ticks: a pid is reused, but not with the same start."""
     return b"".join(stat_of(pid)[19:20]).decode()

@@ -20,7 +20,7 @@ _V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
 
 
 class _Hierarchy:
-    """One mounted hierarchy, and this process's folder in it."""
+    """A mounted cgroup hierarchy, and this process's folder in it."""
 
     def __init__(self, version: int, controllers: Sequence[str], folder: str) -> None:
         self.version = version
@@ -53,12 +53,12 @@ def _hierarchies() -> list[_Hierarchy]:
 
 
 def _rank(hierarchy: _Hierarchy) -> int:
-    """Sort key: first a hierarchy that counts its own memory events, then one that can kill."""
+    """Return a sort key: first hierarchies that count memory events, then those that can kill."""
     if hierarchy.version == 2:
         return 1
     for place, name in enumerate(_V1_PREFERRED):
         if name in hierarchy.controllers:
-            # The root group does not account memory: starting to would cost the ranks.
+            # The root group does not count memory: counting would slow down the ranks.
             free = name == "memory" and os.path.ismount(hierarchy.folder)
             return 8 if free else 0 if place == 0 else 1 + place
     return 9
@@ -180,7 +180,7 @@ class MemoryEvents:
 
 
 def _accounts_memory(folder: str) -> bool:
-    """Tell whether groups below a new one can limit memory, and let them."""
+    """Return whether groups below a new group can limit memory; enable it if necessary."""
     if os.path.exists(os.path.join(folder, "memory.limit_in_bytes")):
         return True
     if not os.path.exists(os.path.join(folder, "memory.max")):
@@ -194,7 +194,7 @@ def _accounts_memory(folder: str) -> bool:
 
 
 def _limit_memory(folder: str, size: int) -> None:
-    """Limit the memory of a group without processes; what it would swap counts too."""
+    """Limit the memory, including swap, of a group without processes."""
     limits = (
         ("memory.limit_in_bytes", size),
         ("memory.memsw.limit_in_bytes", size),
@@ -209,7 +209,7 @@ def _limit_memory(folder: str, size: int) -> None:
 
 
 def _oom_kills(path: str) -> int | None:
-    """Return the count named oom_kill in a file of `key value` lines."""
+    """Return the value of oom_kill in a file of `key value` lines."""
     for line in (read_text(path) or "").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == "oom_kill":
@@ -244,7 +244,7 @@ def clear_left_behind() -> list[int]:
 def _mine() -> str:
     """Return the prefix of the names of groups whose agents are in this PID namespace.
 
-    An agent of another container may share the hierarchy, but its pid is another one here.
+    An agent of another container may share the hierarchy, but has another pid here.
     """
     return "{}{}-".format(PREFIX, os.stat("/proc/self/ns/pid").st_ino)
 
@@ -253,7 +253,7 @@ def _members(folder: str) -> list[int]:
     found = []
     for inner, _, _ in os.walk(folder):
         text = read_text(os.path.join(inner, "cgroup.procs")) or ""
-        # 0 is a process of another PID namespace, and for kill(2) the caller's own group.
+        # 0 means a process in another PID namespace; for kill(2) it means the caller's own group.
         found += [int(word) for word in text.split() if word != "0"]
     return found
 
@@ -261,7 +261,7 @@ def _members(folder: str) -> list[int]:
 def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
     def end(running: Sequence[int]) -> Sequence[int]:
         if not _kill_at_once(folder):
-            # A pid stays a member until it is reaped: it is not another process's yet.
+            # A pid stays a member until it is reaped, so no other process can have it yet.
             kill_all(running)
         return running
 
@@ -269,7 +269,7 @@ def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
 
 
 def _kill_at_once(folder: str) -> bool:
-    """Use cgroup.kill of version 2 (Linux 5.14 and later)."""
+    """Kill a group by cgroup.kill of version 2 (Linux 5.14 or later); return whether it works."""
     try:
         with open(os.path.join(folder, "cgroup.kill"), "w") as handle:
             handle.write("1")

@@ -23,11 +23,11 @@ from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 
 class _Failed(Exception):
-    """It cannot be built; says why."""
+    """The build failed; the message says why."""
 
 
 class _TimeIsUp(BaseException):
-    """Its time is up; `finally` blocks clean up."""
+    """The build's time limit is reached; `finally` blocks clean up."""
 
 
 def commit(options: argparse.Namespace, code: str) -> dict[str, Any]:

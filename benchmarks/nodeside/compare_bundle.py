@@ -73,7 +73,7 @@ def throughput(processes: list[dict[str, Any]], case: dict[str, Any]) -> float:
 
 
 def _steps(rank: dict[str, Any], opens: float, closes: float) -> float:
-    """Return the number of steps between two instants; one across an end counts for its part."""
+    """Return the number of steps between two instants; a step across an instant counts in part."""
     ends = [rank["window"]["open_s"], *rank["step_end_s"][-rank["window"]["steps"] :]]
     parts = []
     for i in range(1, len(ends)):

@@ -92,7 +92,7 @@ def _docker_image(engine: str, image: str) -> dict[str, Any]:
 
 
 def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
-    """Return the same; the image is a file: the site's own, or one made of a registry's image."""
+    """Return the same as `_docker_image`; the image is the site's file, or made from a registry."""
     name, _, digest = image.rpartition("@sha256:")
     if name.startswith("/"):
         try:

@@ -45,7 +45,7 @@ def power_in_window(
 
 
 def _of_gpus(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> tuple[int, float]:
-    """Return the fewest samples of a GPU, and the sum of their mean powers in W."""
+    """Return the fewest samples of any GPU, and the sum of the GPUs' mean powers in W."""
     each = [
         [
             gpu["power_w"]
@@ -59,7 +59,7 @@ def _of_gpus(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> tuple
 
 
 def _of_packages(samples: Sequence[dict[str, Any]]) -> tuple[int, float]:
-    """Return the samples of the CPU packages, and their mean power between first and last in W."""
+    """Return the number of samples of the CPU packages, and their mean power in W."""
     said = [(s["t_s"], s["cpu_energy_j"]) for s in samples if s["cpu_energy_j"] is not None]
     if len(said) < 2:
         return len(said), 0.0

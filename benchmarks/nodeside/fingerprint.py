@@ -69,7 +69,7 @@ def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
     kept["network"] = [
         [card["name"], card["driver"]] for card in stable["network"] if card["driver"]
     ]
-    # MemTotal varies a little from boot to boot.
+    # MemTotal changes a little with each boot.
     kept["memory_bytes"] = round(stable["memory_bytes"] / 2**30)
     kept["infiniband"] = [
         [port["device"], port["port"], port["rate"]] for port in stable["infiniband"]

@@ -134,7 +134,7 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _table() -> tuple[list[dict[str, str]], str | None]:
-    """Return one row for each GPU, without the fields that this driver does not know."""
+    """Return a row per GPU with the fields that the driver knows, and the problem or None."""
     fields = dict(_HEALTH)
     code, text = smi.ask("--query-gpu=" + ",".join(fields.values()))
     if code != 0 and "not a valid field" in text:
@@ -159,13 +159,13 @@ def _table() -> tuple[list[dict[str, str]], str | None]:
 
 
 def _remapped_pending() -> dict[str, bool]:
-    """Return UUID -> whether rows wait for a restart, of devices and drivers with row remapping."""
+    """Return UUID -> whether row remapping waits for a restart, if GPU and driver support it."""
     rows = smi.rows("--query-remapped-rows=gpu_uuid,remapped_rows.pending")
     return {row[0]: row[1] not in ("0", "No") for row in rows if len(row) == 2 and smi.word(row[1])}
 
 
 def _nvlinks() -> dict[str, int]:
-    """Return UUID -> NVLinks that are up, of GPUs that have any; how many differs by board."""
+    """Return UUID -> number of active NVLinks, of GPUs with NVLink; boards differ in the number."""
     found: dict[str, int] = {}
     uuid = ""
     for line in (answer(["nvidia-smi", "nvlink", "-s"]) or "").splitlines():

@@ -33,7 +33,7 @@ def end_with_reader() -> None:
 
     def cancel(number: int, frame: Any) -> None:
         for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)  # cleaning up is not interrupted
+            signal.signal(each, signal.SIG_IGN)  # the clean-up must not be interrupted
         raise Cancelled(signal.Signals(number).name)
 
     for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

@@ -59,7 +59,7 @@ def command(
         mounts.append("{0}:{0}:ro".format(os.path.expanduser(data)))
     if os.path.basename(settings["engine"]) == APPTAINER:
         words = _of_apptainer(settings, mounts)
-        # What APPTAINERENV_NAME holds is NAME in the container.
+        # The value of APPTAINERENV_NAME becomes NAME in the container.
         env = {**environment, **{"APPTAINERENV_" + name: environment[name] for name in passed}}
     else:
         memory_mb = (job.get("case") or {}).get("memory_mb")
@@ -69,7 +69,7 @@ def command(
 
 
 def _of_apptainer(settings: Mapping[str, Any], mounts: Sequence[str]) -> list[str]:
-    """Its containers are child processes: in this one's cgroup, on its cores, with its user."""
+    """Return the command; its containers are child processes with this cgroup, cores and user."""
     words = [settings["engine"], "exec", "--cleanenv", "--no-home", "--pwd", os.getcwd()]
     for mount in mounts:
         words += ["--bind", mount]
@@ -106,7 +106,7 @@ def _of_docker(
 
 
 def _written(job: Mapping[str, Any]) -> set[str]:
-    """Return the names of the variables that a person has given to this job."""
+    """Return the names of the variables that the user has set for this job."""
     names = set(job.get("env") or ())
     for env in (job.get("role_env") or {}).values():
         names.update(env)
@@ -138,14 +138,14 @@ def main() -> int:
     job = _document(path) if path else {}
     inherited = _environment_of(os.getppid())
     words, env = command(settings, sys.argv[1:], os.environ, inherited, job)
-    # The engine's client is in the same group: it passes on what the group is sent.
+    # The engine's client is in the same process group and forwards the group's signals.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     client = subprocess.Popen(words, env=env, preexec_fn=_obey)
     code = client.wait()
     number = -code if code < 0 else code - 128
     if number in _FATAL:
-        # The client says so that a signal has ended the process: it ends this one.
+        # In this way the client reports the signal that ended the process: end by the same signal.
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

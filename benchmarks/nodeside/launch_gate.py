@@ -61,7 +61,7 @@ class LaunchGate:
         return False
 
     def _decide_at_once(self, now_s: float) -> bool | None:
-        """Decide from earlier samples; None where a further second has to be measured."""
+        """Decide from earlier samples; return None if another second must be measured."""
         meter = self._meter
         meter.tick(now_s, at_once=True)
         measured_s = now_s - meter.samples[0].t_s

@@ -49,8 +49,8 @@ def device_lock_path(node_path: str, device: str) -> str:
 def _open_shared(path: str) -> int:
     """Open a lock file that every user of the machine may open.
 
-    The folder is sticky and writable for all, where `fs.protected_regular` refuses O_CREAT
-    on another user's file: so open first and create only what is absent.
+    The folder is sticky and writable for all. There, `fs.protected_regular` refuses O_CREAT on
+    another user's file. So the file is opened first and created only if it is absent.
     """
     folder = os.path.dirname(path)
     try:
@@ -228,7 +228,7 @@ def _device_holders(path: str) -> list[dict[str, Any]]:
 
 
 def _holder_of(path: str) -> dict[str, Any] | None:
-    """Return who holds the lock file exclusively, or None."""
+    """Return the holder of an exclusive lock on the file, or None."""
     if not os.path.exists(path):
         return None
     lock = NodeLock(path)

@@ -91,7 +91,7 @@ class NodeRepeat:
         self._gang.reap()
         abort = commands.command("abort", self.number)
         if abort is not None:
-            # A process that died before the command came is not the command's doing.
+            # The command did not cause the end of a process that died before it arrived.
             failure = self._gang.find_failure(of_ended=True)
             why = abort.get("reasons") or [reason(STOPPED, self.job.node)]
             self._end("failed" if failure else "aborted", failure or why)

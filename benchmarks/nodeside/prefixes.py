@@ -25,7 +25,7 @@ def prefix(path: str) -> dict[str, Any]:
 
 
 def _on_the_way(python: str) -> Iterator[str]:
-    """All paths that decide what runs: each folder, and behind each link what it leads to."""
+    """Yield all paths that decide which interpreter runs: each folder, and each link's target."""
     seen = set()
     left = [os.path.abspath(python), os.path.realpath(python)]
     while left:

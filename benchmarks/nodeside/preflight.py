@@ -94,12 +94,12 @@ def preflight(
 
 
 def _job_root(folder: str) -> dict[str, Any]:
-    """Return path, problem and disk of the folder of the state of jobs."""
+    """Return path, problem and disk of the folder in which jobs store their state."""
     return {"path": folder, "problem": why_not_writable(folder), "disk": system.disk(folder)}
 
 
 def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:
-    """Return the foreign work on the cores over a second, and on the GPUs."""
+    """Measure the foreign work on the cores for a second, and list that on the GPUs."""
     meter = CpuMeter(cpus, None, _NAMED)
     time.sleep(_LOOK_S)
     scan = meter.scan_processes()

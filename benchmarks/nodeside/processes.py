@@ -135,7 +135,7 @@ def launch(
 
 
 def _write_kernel_file(path: str, content: bytes) -> None:
-    """Write to a file of the kernel; where that is refused, session and mark have to do."""
+    """Write to a kernel file if permitted; otherwise session and mark must identify processes."""
     try:
         descriptor = os.open(path, os.O_WRONLY)
     except OSError:

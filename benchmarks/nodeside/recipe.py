@@ -99,7 +99,7 @@ class Recipe:
 
 
 def _fits(wheel: str, series: str) -> bool:
-    """Tell by a wheel's name whether CPython of a series can take it."""
+    """Return whether CPython of a series can install a wheel, by the wheel's name."""
     tags, abis = [tag.split(".") for tag in wheel[: -len(".whl")].split("-")[-3:-1]]
     major, minor = series.split(".")
     for tag in tags:

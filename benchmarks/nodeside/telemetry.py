@@ -98,7 +98,7 @@ class PackageEnergy:
 
 
 def _counter(zone: str, name: str) -> int:
-    """Return a counter of a zone; -1 where it cannot be read."""
+    """Return a counter of a zone; -1 if it cannot be read."""
     try:
         with open(os.path.join(zone, name)) as handle:
             return int(handle.read())
@@ -156,7 +156,7 @@ class Telemetry:
 
 
 def _start_nvidia_smi(devices: Sequence[str]) -> Stream | None:
-    """Start one nvidia-smi that repeats: starting it each second would cost a core."""
+    """Start one nvidia-smi that repeats; a new one each second would use a whole core."""
     if shutil.which("nvidia-smi") is None:
         return None
     query = "--query-gpu=" + ",".join(smi.named(field) for _, field, _ in GPU_FIELDS)

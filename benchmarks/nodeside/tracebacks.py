@@ -74,7 +74,7 @@ def read_failure(log: str, code: str, env: Mapping[str, str], packages: str = ""
     own = missing and os.path.exists(os.path.join(code, missing.group("package")))
     if missing and not own and os.path.isfile(os.path.join(code, packages)):
         exception += "; the line's packages are listed in {}".format(packages)
-    # What libraries print while the process ends would push the traceback out.
+    # Text that libraries print while the process ends would push the traceback out.
     return Failure(exception, _shortened(found[: number + 1 + MESSAGE_LINES]))
 
 
@@ -99,7 +99,7 @@ def _exception_line(traceback: list[str]) -> int | None:
 
 
 def _place(frames: list[str]) -> str:
-    """Return the innermost frame in the benchmarks' code, else the innermost, as `FILE, line N`."""
+    """Return `FILE, line N` of the innermost frame in the benchmarks' code, else the innermost."""
     found = [match for match in map(_FRAME.match, frames) if match]
     own = [match for match in found if not match.group("path").startswith(("/", "<"))]
     for match in (own or found)[-1:]:

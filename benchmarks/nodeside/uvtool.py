@@ -122,9 +122,9 @@ class Uv:
             said = self.run(*(call + way + list(what)))
             if said is None:
                 return
-            # The site's own source is the one that should have had it.
+            # The site's own source should contain it.
             first = first or said
-        # A lock's hashes decide what is right: without a network the cache may have all of it.
+        # The lock's hashes decide: without a network the cache may contain all files.
         if "Failed to fetch" in (first or ""):
             for way in ways:
                 if self.run(*call, "--offline", *way, *what) is None:

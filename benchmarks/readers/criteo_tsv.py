@@ -38,7 +38,7 @@ def batches(slots, vocabulary, batch_size, part):
 
 
 def _example(located, span):
-    """Label, numbers and categories of a line."""
+    """Return label, numbers and categories of a line."""
     path, offset, line = located
     columns = line.split(b"\t")
     if len(columns) != 1 + NUMBERS + CATEGORIES:
@@ -68,7 +68,7 @@ def _number(column):
 
 
 def _wrong_column(columns):
-    """Says which column of a line cannot be read."""
+    """Return a message that says which column of a line cannot be read."""
     if columns[0] not in (b"0", b"1"):
         return "column 1: found {!r}; expected 0 or 1".format(_text(columns[0]))
     for number, column in enumerate(columns[1:], start=2):

@@ -71,12 +71,12 @@ class Decoder:
                 yield {"images": images if self._gpu else numpy.asarray(images), "labels": labels}
 
     def _pipeline(self, size, batch_size, threads, read):
-        """DALI's graph; `read` returns what a batch's images need, in four lists."""
+        """Return DALI's graph; `read` returns the graph's four inputs of a batch, as lists."""
         fn, types = self._dali.fn, self._dali.types
         pipeline = self._dali.Pipeline(batch_size, threads, device_id=0 if self._gpu else None)
         with pipeline:
             encoded, begin, end, mirror = fn.external_source(read, num_outputs=4)
-            # As Pillow: turned by no EXIF, and colours of a JPEG's pixels from their neighbours'.
+            # As Pillow: no rotation by EXIF; colours of a JPEG are interpolated between pixels.
             images = fn.decoders.image(
                 encoded,
                 device="mixed" if self._gpu else "cpu",
@@ -105,11 +105,11 @@ class Decoder:
 
 
 def _encoded(path, drawn):
-    """A file's bytes; (top, left) and (bottom, right) of what is cut; 1 where it is mirrored."""
+    """Return a file's bytes, the crop's (top, left) and (bottom, right), and 1 if mirrored."""
     from PIL import Image
 
     with refusing(path), Image.open(path) as image:
-        # Of its head alone.
+        # Only the head of the file.
         left, upper, right, lower = box_of(image.width, image.height, drawn)
         image.fp.seek(0)
         encoded = numpy.frombuffer(image.fp.read(), "uint8")
@@ -118,7 +118,7 @@ def _encoded(path, drawn):
 
 
 def _raise_what_is_wrong(size, batch, error):
-    """Raises what Pillow says of the images that DALI failed on, which names none."""
+    """Raise Pillow's error for the images that DALI failed on; DALI's error names no image."""
     paths, drawn, _ = batch
     decode = pillow(size)
     for path, numbers in zip(paths, drawn):

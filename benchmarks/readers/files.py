@@ -63,7 +63,7 @@ class Part:
 
 
 def _lines(path, begin, end):
-    """(offset, line) of the lines of a file that begin at offsets from `begin` to before `end`."""
+    """Yield (offset, line) of a file's lines that begin at `begin` or later, but before `end`."""
     offset = max(0, begin)
     if offset >= end:
         return

@@ -62,7 +62,7 @@ def batches(size, classes, batch_size, part, random):
 
 
 def _chosen(images, order, batch_size, random):
-    """Paths, what is drawn for each (n, 5), and labels (n) of batches without end."""
+    """Yield batches without end: paths, five random numbers for each path (n, 5), labels (n)."""
     while True:
         chosen = [images[next(order)] for _ in range(batch_size)]
         drawn = random.random_sample((batch_size, 5))
@@ -70,7 +70,7 @@ def _chosen(images, order, batch_size, random):
 
 
 def _images(folder, classes):
-    """(path, label) of all images; labels count the class folders in the order of their names."""
+    """Return (path, label) of all images; labels number the class folders, sorted by name."""
     if not os.path.isdir(folder):
         raise DataError("{}: found a file; expected a folder for each class".format(folder))
     names = sorted(each for each in os.listdir(folder) if not each.startswith("."))
@@ -95,7 +95,7 @@ def _images(folder, classes):
 
 
 def _order(count, part):
-    """Indices of this rank's images: all ranks draw the same order and take turns in it."""
+    """Yield the indices of this rank's images; all ranks shuffle alike and take turns."""
     random = numpy.random.RandomState([part.seed, 0])
     each = count // part.ranks
     while True:

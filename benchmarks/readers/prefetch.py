@@ -26,7 +26,7 @@ class Prefetched:
             for batch in batches:
                 self._ready.put((batch, None))
         except Exception as error:
-            # Raised again by the rank, whose traceback then names it.
+            # The rank raises it again, so that its traceback names the error.
             self._ready.put((None, error))
 
     def __iter__(self):

@@ -57,7 +57,7 @@ class Corpus:
                 raise DataError("{}: found {} lines without a word".format(path, empty))
 
     def _of(self, word):
-        """The pieces of a word."""
+        """Return the pieces of a word."""
         found = self._pieces.get(word)
         if found is None:
             found = self._split(word)
@@ -90,7 +90,7 @@ def _words(path, offset, line):
 
 
 def _vocabulary(path, size):
-    """Token -> id: the number of its line, from 0 on."""
+    """Return token -> id; the id is the number of the token's line, counted from 0."""
     try:
         with open(path, encoding="utf-8") as stream:
             ids = {line.rstrip("\r\n"): number for number, line in enumerate(stream)}

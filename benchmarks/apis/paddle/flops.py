@@ -11,7 +11,7 @@ from apis.paddle.program_flops import convolution, product
 
 
 def _attention(key, value, made):
-    """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
+    """Return multiply-adds of both products of (batch, length, heads, width); masked ones count."""
     return 2 * made.size * key.shape[1]
 
 
@@ -51,7 +51,7 @@ class Flops:
         return counted
 
     def _counted(self, name, function, *given, **named):
-        """Calls an operator, and counts it once, whatever calls what within."""
+        """Call an operator and count its FLOPs; operators that it calls are not counted again."""
         if self._inside:
             return function(*given, **named)
         self._inside = True
@@ -62,7 +62,7 @@ class Flops:
         summed, count = SUMMED[name]
         tensors = [*given, *(named[key] for key in ("x", "y") if key in named)][:count]
         gradients = sum(not each.stop_gradient for each in tensors)
-        # Of attention's two products each has two gradients, or none is wanted.
+        # Each of attention's two products has two gradients, or no gradient is needed.
         gradients = gradients and 2 if count == 3 else gradients
         first = made[0] if isinstance(made, (tuple, list)) else made
         self.total += 2 * summed(*tensors[1:], first) * (1 + gradients)

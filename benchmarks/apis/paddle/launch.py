@@ -57,7 +57,7 @@ def parameter_server(job, process, ports):
 
     trainers, pservers = endpoints("trainer"), endpoints("pserver")
     env = {
-        "CPU_NUM": "1",  # or the model is copied once for every core
+        "CPU_NUM": "1",  # otherwise the model is copied for every core
         "POD_IP": addresses[process["node"]],
         "PADDLE_PORT": str(ports[process["name"]]),
         "PADDLE_TRAINERS_NUM": str(len(trainers)),
@@ -81,8 +81,8 @@ def gpu(process):
     """
     return {
         "CUDA_VISIBLE_DEVICES": process["device"],
-        "FLAGS_selected_gpus": "0",  # of those that it sees
-        "NVIDIA_TF32_OVERRIDE": "0",  # or products and convolutions of float32 take TF32
+        "FLAGS_selected_gpus": "0",  # number among the visible devices
+        "NVIDIA_TF32_OVERRIDE": "0",  # otherwise float32 products and convolutions use TF32
         "FLAGS_cudnn_exhaustive_search": "1",
         "FLAGS_conv_workspace_size_limit": "1000",
         "FLAGS_cudnn_batchnorm_spatial_persistent": "1",

@@ -62,7 +62,7 @@ class PaddleRuntime(Base):
         target = paddle.profiler.ProfilerTarget
         profiler = paddle.profiler.Profiler(targets=[target.GPU if self.gpu else target.CPU])
         with tempfile.TemporaryDirectory() as folder:
-            # Its own handler would write beside the job as well.
+            # Its own handler would also write into the working directory.
             profiler.on_trace_ready = None
             profiler.start()
             run()
@@ -115,5 +115,5 @@ class PaddleRuntime(Base):
 
 
 def _before(text, mark):
-    """A thread's Python and C++ have names of their own; names end with their time."""
+    """Return the text before `mark`: names end with a time, threads with "(Python)" or "(C++)"."""
     return str(text).partition(mark)[0]

@@ -34,7 +34,7 @@ def network_of(path):
     try:
         spec.loader.exec_module(module)
     finally:
-        for name in names:  # PaddlePaddle itself looks whether there is a torch.
+        for name in names:  # PaddlePaddle itself checks for a module torch.
             del sys.modules[name]
     _networks.append(module)
     return module
@@ -43,7 +43,7 @@ def network_of(path):
 def _torch():
     return types.SimpleNamespace(
         cat=lambda tensors, dim=0: paddle.concat(tensors, axis=dim),
-        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # Plain loops begin with it.
+        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # For reference loops.
         from_numpy=paddle.to_tensor,
         stack=paddle.stack,
         take_along_dim=paddle.take_along_axis,
@@ -79,7 +79,7 @@ def _torch():
 
 
 class _RMSNorm(nn.Layer):
-    """An RMSNorm over the last dimension, in float32: rms_norm has no kernel for CPUs."""
+    """RMSNorm over the last dimension in float32; PaddlePaddle's `rms_norm` has no CPU kernel."""
 
     def __init__(self, hidden, epsilon):
         super().__init__()
@@ -101,7 +101,7 @@ def _parameter(values):
 
 
 def _by_heads(attend, *tensors, **named):
-    """PaddlePaddle's attention takes places before heads, as the networks have them."""
+    """Call PaddlePaddle's attention, which takes (n, length, heads, size) like the networks."""
     return attend(*tensors, **named)
 
 
@@ -110,7 +110,7 @@ def _gelu(x, approximate="none"):
 
 
 def _linear(x, matrix, bias=None):
-    """PyTorch's matrices are (out, in)."""
+    """Return x @ matrix.T + bias: as in PyTorch, the matrix is (out, in)."""
     made = paddle.matmul(x, matrix, transpose_y=True)
     return made if bias is None else made + bias
 
@@ -127,7 +127,7 @@ def _with_bias(layer):
 
 
 def _laid(function):
-    """What takes a `data_format`, with that of the case."""
+    """Return a function or layer that gets the `data_format` of the case."""
 
     def made(*shape, **named):
         return function(*shape, data_format="NHWC" if _last else "NCHW", **named)
@@ -136,6 +136,6 @@ def _laid(function):
 
 
 def _pooled(images, size):
-    """Averages with channels first: what is flattened next has the order of data.py's weights."""
+    """Average-pool; return channels first, the order in which data.py's next weights are stored."""
     pooled = _laid(functional.adaptive_avg_pool2d)(images, size)
     return pooled.transpose([0, 3, 1, 2]) if _last else pooled

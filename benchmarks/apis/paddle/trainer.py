@@ -93,7 +93,7 @@ class EagerTrainer(Base):
         self.level = "O2" if context.case.get("tuning") == AMP_O2 else "O1"
         self.graph = None
         if context.case["execution"] == "graph":
-            # The whole of it or an error: where it may, it runs in pieces, and says nothing.
+            # full_graph: otherwise PaddlePaddle may run the step in pieces without a message.
             self.graph = paddle.jit.to_static(Loss(self.model, network.loss), full_graph=True)
         self.forward = self.optimizer = None
         switches = {}
@@ -101,7 +101,7 @@ class EagerTrainer(Base):
             switches["use_multi_tensor"] = True
         if self.level == "O2":
             paddle.amp.decorate(self.model, level="O2", dtype=AUTOCAST[context.precision])
-            switches["multi_precision"] = True  # it updates float32, of which parameters are copies
+            switches["multi_precision"] = True  # update float32 weights, then copy them
         self.distribute(
             lambda: make(params, self.model, parameters=self.model.parameters(), **switches)
         )
@@ -132,11 +132,11 @@ class EagerTrainer(Base):
         loss = self.backward(next(self.batches))
         self.exchange()
         self.scaler.step(self.optimizer)
-        # What `step` has looked at itself.
+        # Values that `step` has read itself.
         self.updates += not self.scaler._found_inf if self.scaler.is_enable() else 1
         self.scaler.update()
         self.optimizer.clear_grad()
-        # On a CPU, where it is there by now, a tensor has pages of its own, however small.
+        # On a CPU each tensor has its own memory pages, even a small one.
         self.kept.append(loss if self.context.runtime.gpu else loss.item())
 
     def backward(self, batch):
@@ -196,12 +196,12 @@ class EagerTrainer(Base):
         }
 
     def _tuned(self):
-        """By the types of parameters, how many one operator updates, what the reducer exchanges."""
+        """Return the tuning in use, by weight types, merged updates and the reducer's buffer."""
         if any(weight.dtype != paddle.float32 for weight in trainable(self.model).values()):
             return AMP_O2
         size = getattr(self.forward, "comm_buffer_size", None)
         tuned = {of * 2**20: name for name, of in BUFFERS.items()}
-        # Filled by the first step that gives them to the operator.
+        # Filled by the first step that passes them to the operator.
         held = getattr(self.optimizer, "_param_dict", {}).values()
         merged = sum(len(group) for groups in held for group in groups)
         whole = merged == len(trainable(self.model))
@@ -229,7 +229,7 @@ class EagerTrainer(Base):
         """All of a parameter, in float32."""
         if weight.dtype == paddle.float32:
             return weight
-        # What the optimiser updates, from its first step on.
+        # The values that the optimizer updates, from its first step on.
         return self.optimizer._master_weights.get(weight.name, weight.astype("float32"))
 
     def precision_proof(self):

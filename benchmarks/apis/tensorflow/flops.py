@@ -11,7 +11,7 @@ def flops_of(graph):
 def _flops(op):
     if op.type.endswith("PartitionedCall"):
         return flops_of(op.graph._get_function(op.get_attr("f").name).graph)
-    # Nobody reads the gradient of images: TensorFlow does not compute it.
+    # The gradient of images is not used, so TensorFlow does not compute it.
     if op.type not in SUMMED or not any(made.consumers() for made in op.outputs):
         return 0
     given = [numpy.array(each.shape.as_list(), dtype="object") for each in op.inputs]

@@ -17,7 +17,7 @@ class Scope:
     def parameter(self, name, *shape):
         """The weight of that name, in the type of the computation."""
         weight = _held(self.weights, name, shape, True)
-        # A variable and no tensor, so that the gradient of a gather is sparse.
+        # A variable, not a tensor, so that the gradient of a gather is sparse.
         return weight if self.dtype == tf.float32 else tf.cast(weight, self.dtype)
 
     def average(self, name, value):

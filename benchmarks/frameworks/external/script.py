@@ -117,10 +117,10 @@ class Window:
 
 
 def _reported(records):
-    """Median by name of what lines state beside time and speed, as printed; not of the loss."""
+    """Return name -> median of the values that lines state, except time, throughput and loss."""
     values = {}
     for record in records:
-        # Samples a second beside a batch are not printed, but computed from it.
+        # If the batch is known, samples per second are computed from it.
         computed = {"samples_per_s"} if "global_batch_size" in record.others else set()
         for name, value in record.others.items():
             if name not in {"loss", *computed} and math.isfinite(value):
@@ -129,11 +129,11 @@ def _reported(records):
 
 
 def _stated_s(record, samples_per_step):
-    """Seconds of a step as a line states them; None where it states none."""
+    """Return the seconds per step that a line states; None if it states no time or throughput."""
     by_speed = samples_per_step / record.throughput if record.throughput else None
     if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
-            "line {} states {:g} s per step and {:g} samples/s, {:g} samples per step; expected "
+            "line {} states {:g} s per step and {:g} per second, which is {:g} per step; expected "
             "{:g}: correct `batch_size_per_device`, or `log.covers`".format(
                 record.line,
                 record.step_s,
@@ -335,7 +335,7 @@ def wait(script, reader, drain_file):
     while not os.path.exists(drain_file):
         code = script.ended() if script else None
         if code:
-            # Where another rank has just been ended, this one may fail: that is its end, too.
+            # After another rank was ended, this rank may fail: this ends the rank, too.
             limit_s = time.monotonic() + GRACE_S
             while time.monotonic() < limit_s and not os.path.exists(drain_file):
                 time.sleep(POLL_S)

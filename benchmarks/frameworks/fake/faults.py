@@ -112,7 +112,7 @@ class Faults:
     def _die(self, where):
         print("fake: injected fault: die at {}".format(where), flush=True)
         if self.fault("die_raise"):
-            if self.fault("die_signal") is not None:  # as a framework that crashes on its way out
+            if self.fault("die_signal") is not None:  # like a framework that crashes at its exit
                 atexit.register(os.kill, os.getpid(), self.fault("die_signal"))
             atexit.register(time.sleep, self.fault("die_for_s", 0.0))
             raise RuntimeError(self.fault("die_raise"))
@@ -160,7 +160,7 @@ class FaultyTrainer(Wrapper):
 
 
 def _leave_daemon(bare):
-    """Starts a process outside the session and the group, which ignores SIGTERM."""
+    """Start a process that ignores SIGTERM, outside the session and the process group."""
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

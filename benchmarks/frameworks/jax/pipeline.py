@@ -77,8 +77,8 @@ class Stages:
         """
         last, stage = self.count - 1, jax.lax.axis_index(AXIS)
         parts = jax.lax.all_gather(x, AXIS, tiled=True).reshape(self.parts, -1, *x.shape[1:])
-        # The last part needs so many more ticks to its end: the first stage then computes nothing
-        # that anybody looks at, as others do before the first part comes.
+        # The last part needs this many more ticks. In these the first stage computes values that
+        # nobody uses, as the other stages do before the first part arrives.
         idle = jnp.zeros_like(parts, shape=(last, *parts.shape[1:]))
 
         def own_layers(y):
@@ -90,7 +90,7 @@ class Stages:
             now, part = given
             y = jnp.where(stage == 0, part, handed_on)
             is_busy = (now >= stage) & (now < stage + self.parts)
-            if self.shard_stage == 3:  # In a branch, out of which XLA moves no gather.
+            if self.shard_stage == 3:  # In a branch: XLA moves no gather out of it.
                 y = jax.lax.cond(is_busy, gathered_again(own_layers), lambda y: y, y)
             else:
                 if self.shard_stage == 2:

@@ -39,7 +39,7 @@ class Runtime(Base):
         if self.gpu:
             traffic.listen_to_nccl(os.environ)
         else:
-            # JAX lets gloo listen where the host's name points to, which need not be the data
+            # JAX lets gloo listen at the address of the host's name, which may not be in the data
             # network, and has no option for it.
             address = context.address(context.process["name"])[0]
             collectives = functools.partial(_jax.make_gloo_tcp_collectives, hostname=address)
@@ -79,7 +79,7 @@ class Runtime(Base):
         return mark
 
     def _note(self, left):
-        """Notes when steps have ended: those that have, and until at most so many are queued."""
+        """Record when steps have ended; wait until at most `left` steps are queued."""
         while self.queued and (len(self.queued) > left or _is_there(self.queued[0][0])):
             mark = self.queued.popleft()
             jax.block_until_ready(mark[0])

@@ -111,7 +111,7 @@ class Sharded(Scope):
             jax.lax.all_gather, axis_name=axes, axis=self.split[name], tiled=True
         )
         spec = self.matrices.get(name)
-        if spec is not None:  # Else XLA gathers over `tensor`, too.
+        if spec is not None:  # Otherwise XLA also gathers over `tensor`.
             specs = {"in_specs": spec, "out_specs": spec, "check_vma": False}
             gather = jax.shard_map(gather, axis_names={"tensor"}, **specs)
         return gather(part)

@@ -62,7 +62,7 @@ class Trainer(Base):
         }
         self.held = None
         if owners > 1:
-            # Experts lie on the axis of shards, and nothing else does.
+            # Only experts use the axis of shards.
             own = [name for name in weights if name.split(".")[-2] in context.experts]
             shards, self.held = owners, params["experts"] // owners
             self.split.update(dict.fromkeys(own, 0))
@@ -74,7 +74,7 @@ class Trainer(Base):
             mesh = Mesh(numpy.array(jax.devices()).reshape(shape), (*RANKS, "tensor"))
             own, parts = Split(RANKS), self._specs(state)
             place = functools.partial(self._global, mesh, own)
-            # Every rank normalises and differentiates over its own batch, as elsewhere.
+            # Each rank normalises and differentiates over its own batch, as in other lines.
             specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
             if self.averaged:
                 train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
@@ -92,7 +92,7 @@ class Trainer(Base):
         return multihost_utils.broadcast_one_to_all(turned) if self.context.grouped else turned
 
     def _specs(self, state):
-        """How the arrays of the state lie on the mesh: weights and slots in parts, others whole."""
+        """Return the state's PartitionSpecs: weights and slots sharded, the rest replicated."""
         parts = {name: self._spec(name) for name in self.split}
         specs = {**jax.tree.map(lambda _: Split(), state), "weights": parts}
         specs["slots"] = {name: [parts[name]] * len(each) for name, each in state["slots"].items()}
@@ -109,13 +109,13 @@ class Trainer(Base):
         return Split(*lies)
 
     def _parts(self, name):
-        """By how many ranks a weight is split, beside `tensor`."""
+        """Return over how many ranks a weight is sharded, without counting the axis `tensor`."""
         shards = 1 if self.split[name] is None else self.shards
         whole = self.split[name] is None and not self._of_a_stage(name)
         return 1 if whole else self.context.stages * shards
 
     def _matrices(self, specs):
-        """The same, with matrices split by `tensor`."""
+        """Return the state's specs, with matrices also split by the axis `tensor`."""
         if self.context.tensor == 1:
             return specs
         parts = {
@@ -125,7 +125,7 @@ class Trainer(Base):
         return {**specs, "weights": parts, "slots": slots}
 
     def _tensor_axis(self, name):
-        """The axis by which `tensor` splits a weight of a layer: matrices are (in, out)."""
+        """Return the axis by which `tensor` splits a matrix (in, out); None if it does not."""
         if self.context.tensor == 1:
             return None
         kinds = [self.context.matrices[kind] for kind in ("rows", "columns")]
@@ -133,14 +133,14 @@ class Trainer(Base):
         return next((axis for axis, named in enumerate(kinds) if module in named), None)
 
     def _tensor_specs(self):
-        """How `tensor` splits matrices of a layer, by name."""
+        """Return name -> PartitionSpec inside a layer, for the weights that `tensor` splits."""
         axes = {name: self._tensor_axis(name) for name in self.split}
         return {
             name: Split(*[None] * axis, "tensor") for name, axis in axes.items() if axis is not None
         }
 
     def _in_columns_or_rows(self, name, spec):
-        """The same, of a weight that has stages in its first dimension where it is of one."""
+        """Return a weight's spec with its `tensor` axis; for stages, the first axis is extra."""
         axis = self._tensor_axis(name)
         if axis is None:
             return spec
@@ -156,12 +156,12 @@ class Trainer(Base):
         return jax.tree.map(place, tree)
 
     def _cast(self, tree):
-        """Floating-point arrays in the type of the case's precision."""
+        """Cast float32 arrays to the type of the case's precision."""
         dtype = TYPES.get(self.context.precision, jnp.float32)
         return jax.tree.map(lambda x: x.astype(dtype) if x.dtype == jnp.float32 else x, tree)
 
     def _train(self, state, batch):
-        """One step, pure; the loss has the shape (1,), so that those of ranks can be joined."""
+        """Return the state after a step, and the loss as shape (1,) to concatenate over ranks."""
         params, scale = self.context.params, state.get("loss_scale")
 
         def scaled_loss(weights, batch):
@@ -179,7 +179,7 @@ class Trainer(Base):
         if self.averaged:
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
-        if self.stages:  # One loss for those who compute the same samples.
+        if self.stages:  # One loss for all devices that compute the same samples.
             loss = jax.lax.pmean(loss, "stages")
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
@@ -197,7 +197,7 @@ class Trainer(Base):
         return new, loss.reshape(1)
 
     def _in_parts(self, function):
-        """A function of weights and batch, as its mean over parts, one after another."""
+        """Return `function` of weights and batch, averaged over consecutive micro-batches."""
         parts = 1 if self.stages else self.context.case.get("micro_batches", 1)
         if parts == 1:
             return function
@@ -216,13 +216,13 @@ class Trainer(Base):
         return mean
 
     def _key(self, step):
-        """Where the random numbers of this rank and step begin."""
-        # The same program on every rank: a collective of JAX wants that.
+        """Return the random key of this rank and step."""
+        # JAX's collectives require the same program on every rank.
         rank = jax.lax.axis_index(RANKS) if self.averaged else 0
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     def _mean(self, name, gradient):
-        """Of all ranks; that of a part, stage or expert is the sum of who share it already."""
+        """Return the mean gradient over ranks; shards, stages and experts hold a sum already."""
         axes = RANKS[1:] if self._of_a_stage(name) else RANKS
         if self.split[name] is not None:
             axes = "copies"
@@ -230,7 +230,7 @@ class Trainer(Base):
 
     @staticmethod
     def _unless_overflown(state, new, gradients):
-        """The new state, or the old one with a smaller loss scale."""
+        """Return the new state; after an overflow, the old state with half the loss scale."""
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(gradients)]).all()
         good = jnp.where(finite, state["good_steps"] + 1, 0)
         kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
@@ -326,7 +326,7 @@ class Trainer(Base):
         return found
 
     def _gathered_by_parts(self):
-        """Whether both loops of the compiled step, forward and backward, gather weights."""
+        """Return "3" if the loops of forward and backward both gather weights, otherwise "2"."""
         text = self.train.lower(self.state, next(self.batches)).compile().as_text()
         looped = [each for each in text.split("\n\n") if not each.startswith("ENTRY")]
         return "3" if sum(" all-gather" in each for each in looped) >= 2 else "2"
@@ -348,10 +348,7 @@ class Trainer(Base):
 
 
 def _split_axis(shape, shards, taken):
-    """The first axis of a weight that makes so many equal parts, but for one that is `taken`.
-
-    None: it stays whole.
-    """
+    """Return the first axis, except `taken`, that has `shards` equal parts; None: not sharded."""
     if shards == 1:
         return None
     fits = (axis for axis, size in enumerate(shape) if axis != taken and size % shards == 0)
@@ -359,11 +356,11 @@ def _split_axis(shape, shards, taken):
 
 
 def _part(mesh, value, spec):
-    """An array of all ranks, of which each holds what the spec says."""
+    """Return a global array of which each rank stores the shard that the spec assigns to it."""
     value = numpy.asarray(value)
     return jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), value.__getitem__)
 
 
 def _own(weight):
-    """A weight, or what of a batch, as this rank holds it."""
+    """Return this rank's shard of an array, as a NumPy array."""
     return numpy.asarray(weight.addressable_data(0) if isinstance(weight, jax.Array) else weight)

@@ -26,7 +26,7 @@ class Runtime(Base):
         traffic.listen_to_nccl(os.environ)
         host, port = context.job["nodes"][0]["data_address"], context.ports["master"]
         if context.rank == 0:
-            # NCCL's own meeting point is a second server beside it, at a port that it chooses.
+            # NCCL's rendezvous is a second server at a port that NCCL chooses.
             self.server = distributed.Server(port)
         distributed.init_process_group(host, port, context.world_size, context.rank, 0, "nccl")
 

@@ -42,7 +42,7 @@ class Trainer(Base):
             distributed.bcast_list_(self.model.tensors())
 
     def _parameters(self):
-        """(name, parameter, whether it is a matrix: (out, in), where data.py has (in, out))."""
+        """Yield name, parameter, and whether it is a matrix, which data.py stores transposed."""
         matrices = {
             id(layer.weight) for layer in self.model.modules() if isinstance(layer, module.Linear)
         }

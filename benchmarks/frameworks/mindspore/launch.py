@@ -7,7 +7,7 @@ def _environment(job, process, ports):
     addresses = {each["name"]: each["data_address"] for each in job["nodes"]}
     schedulers = [each for each in job["processes"] if each["role"] == "scheduler"]
     if not schedulers or len(job["processes"]) == 2:
-        return {}  # a lone rank meets nobody
+        return {}  # a single rank needs no rendezvous
     env = {
         "MS_ROLE": "MS_SCHED" if process["role"] == "scheduler" else "MS_WORKER",
         "MS_SCHED_HOST": addresses[schedulers[0]["node"]],

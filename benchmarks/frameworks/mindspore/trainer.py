@@ -70,7 +70,7 @@ class Trainer(Base):
             weight.set_data(value)
 
     def _parameters(self):
-        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        """Yield the name in data.py, the parameter, and whether data.py stores it transposed."""
         matrices = {
             id(cell.weight)
             for _, cell in self.model.cells_and_names()
@@ -89,7 +89,7 @@ class Trainer(Base):
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
         loss = self.train(next(self.batches))
-        # It lies behind what the forward has made, which malloc could not use again.
+        # Its memory follows that of the forward pass, which malloc could not use again.
         self.kept.append(loss.copy())
 
     def weights(self):
@@ -112,5 +112,5 @@ class Trainer(Base):
 
 
 def _as_input(batch):
-    # Else a graph would take a batch for constants, and be compiled for each.
+    # Otherwise a graph would treat a batch as constants and be compiled for each batch.
     return mindspore.mutable({name: mindspore.Tensor(value) for name, value in batch.items()})

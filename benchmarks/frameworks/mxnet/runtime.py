@@ -8,7 +8,7 @@ import cuda11
 import rendezvous
 from base_runtime import Base
 
-# Where the role is not `worker`, the import would serve, and then exit: it happens in serve().
+# If the role is not `worker`, the import would serve and then exit, so serve() imports it.
 role = os.environ.pop("DMLC_ROLE", None)
 cuda11.load()
 import mxnet  # noqa: E402 - see above
@@ -25,7 +25,7 @@ class Runtime(Base):
 
     line = "mxnet"
     package = mxnet
-    # Gluon's examples wait at every batch as well, where they update their metric.
+    # Gluon's examples also wait at every batch when they update their metric.
     mark = Base.idle_mark
 
     def init(self):
@@ -54,7 +54,7 @@ class Runtime(Base):
         """The number of rank 0 (of ps-lite's first worker, by a key that is initialised once)."""
         number = mxnet.nd.array([value])
         if self.horovod:
-            # A sum of which the other ranks add nothing ends when all have come.
+            # A sum to which other ranks add zeros ends when all ranks have arrived.
             mine = number if self.context.rank == 0 else number * 0
             return self.horovod.allreduce(mine, average=False, name="agreed").asscalar().item()
         if not self.store:
@@ -88,7 +88,7 @@ def horovod_of(context):
     if context.rank == 0:
         address = (os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], context.ports["master"])
         server = http_server.RendezvousHTTPServer(address, http_server.RendezvousHandler, False)
-        # What a rank takes back is kept until all have: some are slower to read it.
+        # A scope is kept until all its ranks have deleted it, because some read it later.
         ranks = collections.Counter(["global"] * context.world_size)
         for process in context.job["processes"]:
             ranks["local_" + process["node"]] += 1

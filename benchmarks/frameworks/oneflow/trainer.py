@@ -114,7 +114,7 @@ class Trainer(Base):
                 weight.copy_(oneflow.tensor(value.copy()))
 
     def _of_data(self, name, value):
-        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        """Return a weight in data.py's layout; channels-last filters are (out, h, w, in) here."""
         if name in self.turned:
             return value.T
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
@@ -149,7 +149,7 @@ class Trainer(Base):
 
     def losses(self):
         """The losses of all steps so far, of this rank's batches."""
-        # A global loss is the sum of what the ranks hold: their own means, divided by the ranks.
+        # A global loss is the sum of the ranks' means, each divided by the number of ranks.
         parts = self.context.world_size if self.split else 1
         return [float(self._own(loss)) * parts for loss in self.kept]
 
@@ -159,7 +159,7 @@ class Trainer(Base):
         return {name: self._of_data(name, self._own(self._whole(w))) for name, w in named}
 
     def _whole(self, weight):
-        """A weight of which the ranks hold parts (`zero`), put together; others as they are."""
+        """Return a weight, gathered from all ranks if `zero` shards it."""
         return weight.to_global(sbp=oneflow.sbp.broadcast) if self.split else weight
 
     @staticmethod
@@ -191,7 +191,7 @@ class Trainer(Base):
         return any("S(0)" in each.nd_sbp for each in kept)
 
     def _channels_are_last(self, operators):
-        """Whether all convolutions have: a graph's by its operators, others as they are called."""
+        """Return whether all convolutions are channels last, by graph operators or a forward."""
         if operators:
             layouts = [
                 each.attr["data_format"].at_string
@@ -207,7 +207,7 @@ class Trainer(Base):
 
         layers = [each for each in self.model.modules() if isinstance(each, nn.Conv2d)]
         for each in layers:
-            each.register_forward_hook(look)  # to stay: OneFlow 0.9 has nothing to remove it by
+            each.register_forward_hook(look)  # it stays: OneFlow 0.9 cannot remove a hook
         with oneflow.no_grad():
             self.network.loss(self.model, next(self.batches))
         return len(seen) == 2 * len(layers) > 0 and all(seen)
@@ -226,7 +226,7 @@ class Trainer(Base):
         fine = oneflow.full((256, 256), 1 + part, device=self.device)
         unit = oneflow.eye(256, device=self.device)
         if self.split:
-            # Ranks compile a graph together, and wait for ever for each other's of local tensors.
+            # Ranks compile a graph together. With local tensors they would wait without end.
             whole = self.split["placement"], oneflow.sbp.broadcast
             fine, unit = fine.to_global(*whole), unit.to_global(*whole)
         if self.graphed:
@@ -238,5 +238,5 @@ class Trainer(Base):
 
 
 def _decays(operator):
-    """Whether an operator is an update that decays its weight itself."""
+    """Return whether an operator updates a weight and applies its weight decay itself."""
     return operator.op_type_name.endswith("_update") and operator.attr["l2"].at_float > 0

@@ -4,7 +4,7 @@ After each batch a trainer with `sync` or `half_async` sleeps in HalfAsyncCommun
 until the thread that talks to the servers has set a counter to 0. That thread notifies it without
 holding the mutex (BarrierWeakUp): who has read the counter, and does not sleep yet, misses the one
 notification. The servers then wait for this trainer, and the others' requests fail after 180 s with
-"Deadline Exceeded". One more does no harm: a thread that wakes reads it again.
+"Deadline Exceeded". One more does no harm: a thread that wakes reads the counter again.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ def keep_awake(communicator):
         return
 
     def notify():
-        while communicator.communicator_.is_running():  # the wrapper's own returns None
+        while communicator.communicator_.is_running():  # the wrapper's method returns None
             ctypes.CDLL(None).pthread_cond_broadcast(ctypes.c_void_p(address))
             time.sleep(EVERY_S)
 

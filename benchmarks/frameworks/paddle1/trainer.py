@@ -112,7 +112,7 @@ class Trainer(Base):
             fleet.init_worker()
             if context.case["sync"] in ("sync", "half_async"):
                 keep_awake(fleet._communicator)
-            # It fetches the servers' weights: all trainers have them before one of them trains.
+            # Fetches the servers' weights: all trainers have them before any trainer starts.
             self.executor.run(fleet.startup_program)
             context.runtime.barrier()
             self.program = fleet.main_program
@@ -133,7 +133,7 @@ class Trainer(Base):
         self.batches = self.feed(dict)
 
     def _optimizer(self, params):
-        """The workload's; momentum with compressed gradients where the case asks for these."""
+        """Return the workload's optimizer; for compressed gradients, momentum with DGC."""
         if self.context.case["compression"] != "dgc":
             return optimizer_of(params, OPTIMIZERS)(params)
         last = self.context.case["sparsity"]
@@ -147,7 +147,7 @@ class Trainer(Base):
         )
 
     def _between_ranks(self):
-        """Gradients are summed by NCCL, in groups as Fluid makes them; what it sets is stated."""
+        """Return the collective strategy: NCCL sums gradients, which Fluid groups."""
         strategy = collective.DistributedStrategy()
         strategy.mode = "nccl2"
         tuning = self.context.case.get("tuning")

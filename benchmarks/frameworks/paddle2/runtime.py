@@ -21,7 +21,7 @@ from paddle.distributed.fleet.base import role_maker
 class Runtime(PaddleRuntime):
     """One rank, trainer or parameter server."""
 
-    line = "paddle2"  # whose device events do not tell the time between them
+    line = "paddle2"  # the line's device events do not measure the time between them
 
     def init(self):
         """Joins the other processes by the environment that launch.py made."""
@@ -31,9 +31,9 @@ class Runtime(PaddleRuntime):
         if not self.distributed:
             return
         leave_proxies()  # The roles meet over HTTP.
-        # Eagerly, fleet.init would look for a process group.
+        # In eager mode, fleet.init would look for a process group.
         paddle.enable_static()
-        # Where the trainers meet, server 0 looks every 5 s whether all were there, and all wait.
+        # At the trainers' rendezvous, server 0 checks only every 5 s whether all have arrived.
         role_maker.time = SimpleNamespace(sleep=lambda seconds: time.sleep(0.1))
         fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=False))
         if context.role == "trainer":

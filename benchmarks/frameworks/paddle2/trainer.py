@@ -29,12 +29,12 @@ def Trainer(context, network, data):
 
 
 def _start_geo_in_turns():
-    """Trainer 0 gives its weights to the servers, then the others fetch them.
+    """Make trainer 0 send its weights to the servers before the other trainers fetch them.
 
-    By itself this version lets all trainers meet at a barrier of the servers, once for each table.
-    A trainer that waits there is let go only when the barrier is seen empty. On a busy node the
-    other one stands at the next by then, and both wait for ever. So that barrier is made one of a
-    single trainer, where nobody waits, and gloo's keeps the order.
+    By default, this version makes all trainers wait at a barrier of the servers, once per table.
+    A waiting trainer continues only when it sees the barrier empty. On a busy node, the other
+    trainer is at the next barrier by then, and both wait forever. The servers' barrier is
+    therefore set to one trainer, which never waits, and gloo's barrier keeps the order.
     """
     set_table, init_params = BarrierTable._set, Communicator.init_params
 
@@ -119,7 +119,7 @@ class GraphTrainer(Base):
             held = paddle.CPUPlace() if self.variables[name] in tables else self.place
             self._tensor(name).set(value, held)
         if self.distributed:
-            # Trainer 0 gives its weights to the servers, the others fetch them from there.
+            # Trainer 0 sends its weights to the servers; the other trainers fetch them.
             scope = self._copy_on_cpu() if gpu else paddle.static.global_scope()
             described = fleet.fleet._runtime_handle.ps_desc_builder
             build = described.build_worker_desc
@@ -166,7 +166,7 @@ class GraphTrainer(Base):
             table.table_name = self.variables[name]
             table.accessor.ctr_accessor_param.zero_init = False
             for rule in (table.accessor.embed_sgd_param, table.accessor.embedx_sgd_param):
-                # Where none is named, this version takes Adam, whatever the optimiser is. Servers
+                # Without a name, this version uses Adam, whichever optimizer is set. Servers
                 # get the gradient of the mean loss multiplied by the batch's size.
                 rule.name = "SparseNaiveSGDRule"
                 rule.naive.learning_rate = params["learning_rate"] / self.context.batch_size
@@ -174,10 +174,10 @@ class GraphTrainer(Base):
         return strategy
 
     def _dense_of_servers(self):
-        """What fetches the dense weights; None for Geo-SGD, whose communicator does so.
+        """Return a function that fetches the dense weights; None for Geo-SGD, which fetches itself.
 
-        This version fetches them by itself where a Dataset is trained on, and else never: trainers
-        would go on with those that they started from.
+        This version fetches them only in training on a Dataset. Otherwise trainers would keep the
+        dense weights that they started with.
         """
         if self.context.case["sync"] == "geo":
             return None
@@ -196,7 +196,7 @@ class GraphTrainer(Base):
         return fetch
 
     def _copy_on_cpu(self):
-        """A scope with the weights on the CPU: servers leave out what lies on a GPU (fleet.cc)."""
+        """Return a scope with the weights on the CPU: servers skip weights on a GPU (fleet.cc)."""
         scope = paddle.static.Scope()
         for name, value in self.made.items():
             scope.var(self.variables[name]).get_tensor().set(value, paddle.CPUPlace())

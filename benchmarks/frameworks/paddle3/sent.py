@@ -37,7 +37,7 @@ class Sent:
 
 
 def _bytes(given):
-    """Of a tensor, or of a list of them."""
+    """Return the bytes of a tensor or of a list of tensors."""
     if isinstance(given, list):
         return sum(map(_bytes, given))
     return given.size * given.element_size() if hasattr(given, "element_size") else 0

@@ -42,7 +42,7 @@ def split(model, optimizer, context):
         {2: "os_g", 3: "p_g_os"}[context.case["shard_stage"]],
         group=groups.get_sharding_parallel_group(),
         dp_group=groups.get_data_parallel_group() if copies > 1 else None,
-        segment_size=0,  # Else small parameters stay whole.
+        segment_size=0,  # Otherwise small parameters stay whole.
     )
     return model, optimizer
 
@@ -59,10 +59,10 @@ def whole(weight):
 
 @contextlib.contextmanager
 def _groups(context):
-    """On CPUs all groups of all ranks are the one that is there.
+    """Replace, on CPUs, each new group of all ranks by the default group.
 
-    Ranks of a gloo group find each other by keys that PaddlePaddle 3.3 does not tell from those of
-    the group before: a second one connects to ports that are closed.
+    Ranks of a gloo group find each other by keys. PaddlePaddle 3.3 reuses the keys of the group
+    before, so that a second group connects to closed ports.
     """
     if context.device is not None:
         yield
@@ -83,7 +83,7 @@ def states_of(optimizer):
     """Kind of state -> name of a parameter -> its state on this rank."""
     while hasattr(optimizer, "_inner_opt"):
         optimizer = optimizer._inner_opt
-    # `group_sharded_parallel` wraps it at the second stage; at the third this is itself.
+    # `group_sharded_parallel` wraps it at stage 2; at stage 3 it is the object itself.
     return getattr(optimizer, "_optim", optimizer)._accumulators
 
 

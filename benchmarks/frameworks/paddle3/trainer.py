@@ -17,7 +17,7 @@ class Trainer(EagerTrainer):
         """As the case says: `shard`, `tensor`, or replicas."""
         if self.context.case.get("recompute", "none") == "full":
             recompute_layers(getattr(self.model, self.context.shards))
-        # What these import no other case pays.
+        # Slow to import: only for these cases.
         if self.context.case.get("shard_stage") is not None:
             from frameworks.paddle3 import sharding
 
@@ -90,5 +90,5 @@ class Trainer(EagerTrainer):
 def recompute_layers(layers):
     """Has layers keep their inputs alone, and compute the rest again for the backward."""
     for layer in layers:
-        # Reentrant backwards find that DataParallel has taken a parameter's gradient before.
+        # In reentrant backward passes DataParallel has already used a parameter's gradient.
         layer.forward = functools.partial(recompute, layer.forward, use_reentrant=False)

@@ -30,7 +30,7 @@ class Sequences:
         for name in tables:
             table = getattr(model, name)
             size = table.shape[1] // (2 * self.ranks)
-            # Made beforehand: masks of this kind cannot be made where operators are looked at.
+            # Made beforehand: such masks cannot be made while operators are counted.
             self.masks = [causal_lower_right(size, (place + 1) * size) for place in self.places]
             setattr(model, name, self.cut(table))
         for module in model.modules():

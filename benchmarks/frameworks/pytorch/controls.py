@@ -130,7 +130,7 @@ def between_nodes(options):
     backend = nccl() if options.device == "cuda" else "gloo"
     print(json.dumps({"seconds": seconds, "bytes": options.copy_bytes, "backend": backend}))
     store.set("told {}".format(options.rank), "")
-    if options.rank == 0:  # it holds the store
+    if options.rank == 0:  # rank 0 runs the store
         store.wait(["told {}".format(node) for node in range(options.world)])
 
 

@@ -71,7 +71,7 @@ class Dgc:
         self.steps += 1
 
     def _largest(self):
-        """Indices of each parameter's largest entries, in all parameters side by side."""
+        """Return indices of each parameter's largest entries, in the concatenated parameters."""
         density = self.density
         if self.steps < self.warm_up_steps:
             density = max(density, 0.25 ** (1 + STAGES * self.steps // self.warm_up_steps))
@@ -83,7 +83,7 @@ class Dgc:
         return torch.cat(chosen)
 
     def _gather(self, chosen):
-        """The sum of what all ranks send: here the entries `chosen`, which are then forgotten."""
+        """Send the `chosen` entries, reset them here, and return the sum of all ranks' entries."""
         values = self.accumulated[chosen]
         self.accumulated[chosen] = 0.0
         self.velocity[chosen] = 0.0
@@ -94,7 +94,7 @@ class Dgc:
         dist.all_gather(everyones_indices, indices)
         self.sent_bytes = ENTRY_BYTES * len(chosen) * (self.ranks - 1)
         total = torch.zeros_like(self.accumulated)
-        # One rank after another: no index comes twice, so that all ranks add in the same order.
+        # One rank after another: no index occurs twice, so all ranks add in the same order.
         for where, what in zip(everyones_indices, everyones_values):
             total[where.long()] += what
         return total

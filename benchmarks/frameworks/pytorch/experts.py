@@ -28,7 +28,7 @@ class Experts:
 
     def __init__(self, model, context, device):
         if device.type == "cuda":
-            torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK, as in sharding.py.
+            torch.cuda.init()  # Otherwise the mesh uses LOCAL_RANK, as in sharding.py.
         self.ranks, self.world_size = context.devices_of_experts, context.world_size
         shards = max(1, context.case.get("shard", 1) // self.ranks)
         shape = (self.world_size // (shards * self.ranks), shards, self.ranks)
@@ -40,7 +40,7 @@ class Experts:
             from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
 
             same = mesh["shards"] if shape[0] == 1 else mesh["copies", "shards"]
-            # By their second dimension: of the first there may be one.
+            # Split by the second dimension: the first may have size 1.
             self.placed = ShardPlacementResult(Shard(1), _get_mesh_info(same))
         for path, module in model.named_modules():
             if path.rpartition(".")[2] in context.experts:
@@ -49,7 +49,7 @@ class Experts:
                 self.modules[path + ".weight"] = module
             if hasattr(module, "swiglu"):
                 module.swiglu = partial(self.swiglu, module.swiglu)
-        # What is a device's own is not broadcast, and its gradients are averaged here.
+        # A device's own experts are not broadcast; their gradients are averaged here.
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, self.modules)
 
     def weights(self):
@@ -63,7 +63,7 @@ class Experts:
         dist.all_to_all_single(got, sent.contiguous(), group=self.group)
         sizes = got.sum(1).tolist(), sent.sum(1).tolist()
         arrived = all_to_all_single_autograd(rows, *sizes, self.group)
-        # They lie by device, then by expert.
+        # Ordered by device, then by expert.
         experts = torch.arange(got.shape[1], device=rows.device).repeat(self.ranks)
         order = experts.repeat_interleave(got.flatten()).argsort(stable=True)
         done = own(arrived[order], got.sum(0))[order.argsort()]
@@ -76,7 +76,7 @@ class Experts:
     def average(self):
         """The gradients of its experts, which came from all devices, as those of a mean loss."""
         for weight in self.weights():
-            if self.placed:  # FSDP has averaged them, of those who have the same experts.
+            if self.placed:  # FSDP has averaged them between devices with the same experts.
                 weight.grad /= self.ranks
                 continue
             dist.all_reduce(weight.grad, group=self.copies)

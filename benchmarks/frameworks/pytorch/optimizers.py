@@ -5,7 +5,7 @@ from torch_optimizers import optimizers_of
 
 
 def _apart(parameters):
-    """The same in groups: PyTorch updates what is whole and shards of each mesh by themselves."""
+    """Return parameter groups by device mesh, because PyTorch updates each mesh separately."""
     groups = {}
     for weight in parameters:
         groups.setdefault(getattr(weight, "device_mesh", None), []).append(weight)
@@ -39,7 +39,7 @@ def _begin_in_bf16(optimizer, weights, device):
 
 
 def _mixes(device):
-    """Whether the kernel takes states of another type than their weight."""
+    """Return whether the fused kernel accepts states of another type than their weight."""
     weight = torch.zeros(1, device=device, requires_grad=True)
     weight.grad = torch.zeros_like(weight)
     one = torch.optim.AdamW([weight], fused=True)

@@ -33,7 +33,7 @@ def stages_on(device, context):
     last = context.stages - 1
     if context.case["schedule"] == "interleaved":
         return (device, device + context.stages), last + context.stages
-    if context.case["schedule"] == "zero_bubble":  # There and back: first and last on one device.
+    if context.case["schedule"] == "zero_bubble":  # First and last stage on one device.
         return (device, last + context.stages - device), last + context.stages
     return (device,), last
 
@@ -65,7 +65,7 @@ def cut(model, context, device):
 
 
 def _stage(model, context, number, each, ends):
-    """A model that has, of the modules of another, those of one stage."""
+    """Return a copy of the model that has only the modules of one stage."""
     stage = _like(model)
     for name, owner in ends.items():
         if owner != number:
@@ -79,7 +79,7 @@ def _stage(model, context, number, each, ends):
 
 
 def _like(module):
-    """A module with the same parts, whose parts may change; its tables are always those of both."""
+    """Return a shallow copy whose modules may change; it shares parameters and buffers."""
     made = copy.copy(module)
     parts = {name: value.copy() for name, value in vars(module).items() if isinstance(value, dict)}
     vars(made).update(parts, _parameters=module._parameters, _buffers=module._buffers)

@@ -76,7 +76,7 @@ class Runtime(Base):
         spans = []
         for event in profiler.events():
             if event.device_type != torch.autograd.DeviceType.CPU:
-                continue  # a kernel: it stands at the operator that launched it
+                continue  # a kernel: it is listed at the operator that launched it
             path = [event.name]
             parent = event.cpu_parent
             while parent is not None:

@@ -33,10 +33,10 @@ class Sent(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Counts a collective, and calls any function."""
         if any(issubclass(each, DTensor) for each in types):
-            return NotImplemented  # It comes back as what it is made of.
+            return NotImplemented  # It comes again as its parts.
         name = func._schema.name
         sparse = name == "c10d::allreduce_" and any(each.is_sparse for each in args[0])
-        # Before the call: their sum takes the place of what is sent.
+        # Counted before the call, because the sum replaces the sent values.
         gathered = sum(map(_sparse_bytes, args[0])) if sparse else 0
         found = func(*args, **(kwargs or {}))
         if sparse:
@@ -64,7 +64,7 @@ def _sent(name, args, found):
 
 
 def _sparse_bytes(gradient):
-    """Of different rows, which each rank sends to all others, and gets theirs to add up."""
+    """Return the bytes of a sparse gradient's distinct rows, which ranks all-gather and add."""
     rows = gradient.coalesce()
     return rows.indices().nbytes + rows.values().nbytes
 
@@ -74,7 +74,7 @@ def _bytes(tensors):
 
 
 def _ranks(args):
-    """Of the group that a collective is given as an object, or names last."""
+    """Return the size of a collective's group, given as an object or as the last name."""
     for each in args:
         if isinstance(each, torch.ScriptObject) and each._type().name() == "ProcessGroup":
             return dist.ProcessGroup.unbox(each).size()

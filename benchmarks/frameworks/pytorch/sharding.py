@@ -23,7 +23,7 @@ def mesh_of(context, device, by_batch=False):
     Neighbours split most, on one node where it has enough devices.
     """
     if device.type == "cuda":
-        torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK: a rank sees only its own.
+        torch.cuda.init()  # Otherwise the mesh uses LOCAL_RANK, but a rank sees one device.
     shards = context.case.get("shard", 1)
     names, inner = ("copies", "shards"), shards
     if by_batch:
@@ -86,7 +86,7 @@ def split_states(optimizer, mesh):
 
 
 def _groups(state):
-    """Groups of parameters of one of FSDP's states; older PyTorch has one or none."""
+    """Return the parameter groups of an FSDP state; older PyTorch has one group or none."""
     if hasattr(state, "_fsdp_param_groups"):
         return state._fsdp_param_groups
     return [state._fsdp_param_group] if state._fsdp_param_group else []
@@ -96,7 +96,7 @@ def stage_of(model, optimizer):
     """The stage that parameters and states are really split by: "1", "2", "3" or "none"."""
     states = [m._get_fsdp_state() for m in model.modules() if isinstance(m, FSDPModule)]
     if states:
-        # The root is never gathered again: its layers say which stage it is.
+        # The root is never gathered again: its layers show the stage.
         groups = [g for state in states if not state._is_root for g in _groups(state)]
         again = [group.post_forward_mesh_info is not None for group in groups]
         return "3" if again and all(again) else "2"

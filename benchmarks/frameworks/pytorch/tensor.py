@@ -38,7 +38,7 @@ def split(model, mesh, names):
     for path, module in model.named_modules():
         name = path.rpartition(".")[2]
         if name in names["columns"]:
-            whole = path != name  # A layer's: what follows reads its own part.
+            whole = path != name  # A layer's output: the next layers read their own part.
             plan[path] = ColwiseParallel(use_local_output=whole)
         elif name in names["rows"]:
             inputs = Replicate() if isinstance(module, torch.nn.Embedding) else Shard(-1)

@@ -49,8 +49,8 @@ def replicated(model, name, warmup_steps):
     if name == "ddp_powersgd":
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
-        # Its factors begin warm: so many steps exchange gradients as they are, the first window's
-        # none. PyTorch asks for two at the least.
+        # Its factors start after this number of steps with full gradients, none of which is in the
+        # window. PyTorch requires at least two.
         state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=max(2, warmup_steps))
         found.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     return found
@@ -112,7 +112,7 @@ def used(name, trainer):
     if name in COMPILE:
         return name if _compiles(name) else "default"
     if name == "dali":
-        # At the least the batches that steps have taken so far.
+        # At least the batches that steps have used so far.
         return name if 0 < len(trainer.data_waits_s or ()) <= trainer.decoder.decoded else "default"
     with Seen() as seen:
         trainer.step()
@@ -131,14 +131,14 @@ def used(name, trainer):
 
 
 def _gathers(name, told):
-    """Whether the reducer has what was asked for."""
+    """Return whether the reducer has the setting that `name` asks for."""
     if "bucket_cap_mb" in REDUCER[name]:
         return told["bucket_cap_bytes"] == REDUCER[name]["bucket_cap_mb"] * 2**20
     return bool(told["static_graph" if name == "ddp_static_graph" else "gradient_as_bucket_view"])
 
 
 def _compiles(name):
-    """Whether kernels were chosen by timing them, or recorded as graphs."""
+    """Return whether inductor timed its kernels, or recorded CUDA graphs, as `name` asks."""
     counted = torch._dynamo.utils.counters["inductor"]
     if name == "compile_max_autotune":
         return counted["select_algorithm_autotune"] > 0

@@ -44,7 +44,7 @@ class Runtime(Base):
             job[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
         self.cluster = tf.train.ClusterSpec(addresses)
         if context.grouped:
-            # Collectives agree on their members at this task's server.
+            # Collectives negotiate their members at this task's server.
             self.config.experimental.collective_group_leader = "/job:trainer/replica:0/task:0"
             if self.gpu:
                 traffic.listen_to_nccl(os.environ)
@@ -59,13 +59,13 @@ class Runtime(Base):
             self.meeting = rendezvous.Rendezvous(context.rank, context.world_size, address)
 
     def _choose_modes(self):
-        """What sessions do on a GPU: they cast to float16, or compile, where the case asks for it.
+        """Make sessions on a GPU cast to float16 or compile with XLA, if the case asks for it.
 
-        Casts are inserted by the rewriter behind `enable_mixed_precision_graph_rewrite`, whose
-        other half, the scaling of the loss, is the trainer's.
+        The rewriter behind `enable_mixed_precision_graph_rewrite` inserts the casts. The trainer
+        does the loss scaling, which is the other half of that function.
         """
         case, config = self.context.case, self.config
-        config.allow_soft_placement = True  # indices and counters have no kernels there
+        config.allow_soft_placement = True  # GPUs have no kernels for indices and counters
         config.gpu_options.allow_growth = True
         if case["precision"] == "fp16":
             rewrites = config.graph_options.rewrite_options

@@ -31,7 +31,7 @@ class GraphScope(Scope):
 
 
 def _readers(weight):
-    """Operations that take the value of a variable."""
+    """Return the operations that read the value of a variable."""
     reads = [op for op in weight.handle.consumers() if op.type == "ReadVariableOp"]
     return [reader for read in reads for reader in read.outputs[0].consumers()]
 
@@ -73,7 +73,7 @@ class Trainer(Base):
                 )
 
     def _placed_batch(self, batch):
-        """What a step is fed with: a batch; on a GPU the number of one that lies there."""
+        """Return the feed of a step: a batch, or the number of a batch stored on the GPU."""
         batch = channels_last.batch(batch)
         if not self.context.runtime.gpu or self.context.data_path is not None:
             return batch
@@ -81,7 +81,7 @@ class Trainer(Base):
         return {"number": len(self.held) - 1}
 
     def _inputs(self):
-        """The tensors of a batch by name; `fed` are those that a step takes from outside."""
+        """Return name -> tensor of a batch; set `fed` to the placeholders that a step feeds."""
         example = channels_last.batch(self.example())
         if not self.held:
             self.fed = {
@@ -94,7 +94,7 @@ class Trainer(Base):
         with tf.device(self._own()):
             stacks = {}
             for name, value in example.items():
-                # Fed, for a graph with such constants may be too large.
+                # Fed, because a graph with such constants may be too large.
                 shape = [len(self.held), *value.shape]
                 self.stacks[name] = tf.compat.v1.placeholder(value.dtype, shape)
                 stacks[name] = tf.Variable(
@@ -105,14 +105,14 @@ class Trainer(Base):
             return {name: tf.gather(stack, self.fed["number"]) for name, stack in stacks.items()}
 
     def _own(self):
-        """This process and, where it has one, its device."""
+        """Return TensorFlow's name of this process and its GPU; None if it needs no name."""
         context, own = self.context, ""
         if context.runtime.cluster is not None:
             own = "/job:trainer/task:{}".format(context.rank)
         return (own + "/device:GPU:0" if context.runtime.gpu else own) or None
 
     def _placement(self):
-        """Where variables and all else lie."""
+        """Return the device placement of variables and operations."""
         context, own = self.context, self._own()
         if context.runtime.cluster is None or context.grouped:
             return own
@@ -121,7 +121,7 @@ class Trainer(Base):
         )
 
     def _train(self, loss):
-        """The operation of one step."""
+        """Return the operation of one training step."""
         case, weights = self.context.case, list(self.scope.weights.values())
         if self.context.precision == "fp16":
             return self._train_scaled(loss, weights)
@@ -133,9 +133,9 @@ class Trainer(Base):
         return self._update(weights, gradients)
 
     def _train_scaled(self, loss, weights):
-        """One step with a loss that is scaled, so that its gradients in float16 are not zero.
+        """Return the operation of a step with loss scaling, so that float16 gradients are not zero.
 
-        What is lost to an overflow is that step's update, on all ranks.
+        An overflow skips the update of that step on all ranks.
         """
         scale = tf.compat.v1.train.experimental.DynamicLossScale(
             initial_loss_scale=FIRST_SCALE, increment_period=GROWTH_STEPS
@@ -153,17 +153,17 @@ class Trainer(Base):
         return tf.group(rescale, update, *self.scope.updates)
 
     def _exchanged(self, gradients):
-        """The means of the gradients of all ranks, none of them sparse."""
+        """Return the mean gradients over all ranks, as dense tensors."""
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return self._all_reduce(dense, "Div") if self.context.grouped else dense
 
     def _slots(self, weights):
-        """What an optimiser keeps of each weight, and the number of its steps."""
+        """Return the optimizer's slots of each weight, and the variable that counts steps."""
         _, number = optimizer_of(self.context.params, OPTIMIZERS)
         count, slots = tf.Variable(tf.zeros([], tf.int64), name="steps", trainable=False), []
         for weight in weights:
             zeros = tf.zeros(weight.shape)
-            # Where the weight lies: on its parameter server.
+            # On the weight's parameter server.
             with tf.device(weight.device):
                 slots.append(
                     [tf.Variable(zeros, trainable=False, name="slot") for _ in range(number)]
@@ -171,7 +171,7 @@ class Trainer(Base):
         return slots, count
 
     def _updated(self, weights, gradients, slots, step):
-        """The operation that updates all weights."""
+        """Return the operation that updates all weights."""
         params, updates = self.context.params, []
         optimizer, _ = optimizer_of(params, OPTIMIZERS)
         for weight, gradient, held in zip(weights, gradients, slots):
@@ -190,9 +190,9 @@ class Trainer(Base):
         return tf.group(updated, *self.scope.updates)
 
     def _update_together(self, weights, gradients):
-        """Synchronous parameter servers, which collect the gradients of a step.
+        """Return a step with synchronous parameter servers, which collect its gradients.
 
-        The first trainer takes their means, updates, and lets the others go on.
+        The first trainer averages them, updates the weights, and releases the other trainers.
         """
         trainers, pairs = self.context.world_size, zip(weights, gradients)
         given, means = zip(*[self._collected(weight, gradient) for weight, gradient in pairs])
@@ -206,7 +206,7 @@ class Trainer(Base):
             return tf.group(updated.enqueue_many([others]), *given)
 
     def _collected(self, weight, gradient):
-        """Two operations: hand a gradient to the weight's server; wait for all, take their mean."""
+        """Return two operations: send a gradient to its server; wait for all and average them."""
         count, always = self.context.world_size, 2**62  # no gradient is late: its sender waits
         name = weight.op.name + "/gradient"
         with tf.device(weight.device):
@@ -220,7 +220,7 @@ class Trainer(Base):
             return held.apply_grad(gradient, always), held.take_grad(count)
 
     def _all_reduce(self, tensors, final):
-        """The sum or the mean ("Div") over all ranks, exchanged as one vector."""
+        """All-reduce tensors as one vector, to the sum ("Id") or the mean ("Div") over ranks."""
         vector = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
         ranks = self.context.world_size
         self.instances += 1
@@ -232,7 +232,7 @@ class Trainer(Base):
         return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors)]
 
     def _assign(self):
-        """The operation that sets all weights: to this rank's values, in a group to rank 0's."""
+        """Return the operation that sets all weights; in a group, all ranks get rank 0's values."""
         values = list(self.values.values())
         if self.context.grouped:
             mine = 1.0 if self.context.rank == 0 else 0.0
@@ -240,7 +240,7 @@ class Trainer(Base):
         return tf.group(*[w.assign(value) for w, value in zip(self.named.values(), values)])
 
     def _initialise(self):
-        """Sets weights of data.py; with parameter servers the first trainer does it for all."""
+        """Set the weights of data.py; with parameter servers, only the first trainer does so."""
         context = self.context
         made = self.initial_weights(
             {name: channels_last.shape_of_data(w.shape.as_list()) for name, w in self.named.items()}

@@ -45,14 +45,14 @@ class Runtime(Base):
             self._meet_ranks()
 
     def _meet_servers(self):
-        """Finds the chief, the workers and the servers (ps); the chief connects to all others."""
+        """Define the cluster of chief, workers and servers (ps); connect the chief to them."""
         context = self.context
         addresses = {}
         for process in context.job["processes"]:
             task = addresses.setdefault(process["role"], {})
             task[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
         self.cluster, self.workers = tf.train.ClusterSpec(addresses), len(addresses["worker"])
-        # On one core there would be one thread, which waits for the servers and runs nothing else.
+        # With one core there would be one thread: it waits for the servers and runs nothing else.
         tf.config.threading.set_inter_op_parallelism_threads(
             max(len(os.sched_getaffinity(0)), self.workers + 1)
         )

@@ -55,7 +55,7 @@ class RankTrainer(Base):
             self.loss_scale, self.good_steps = tf.Variable(FIRST_SCALE), tf.Variable(0)
 
         xla, eager = context.case["compiler"] == "xla", context.case["execution"] == "eager"
-        # Collectives are no part of what XLA compiles.
+        # XLA does not compile collectives.
         whole = not (eager or context.grouped)
         if xla and not whole:
             self._backward = tf.function(self._backward, jit_compile=True)
@@ -67,14 +67,14 @@ class RankTrainer(Base):
         return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
 
     def _cast(self, value):
-        """A tensor on the device; floating-point values in the type of the case's precision."""
+        """Return a tensor on the device; floating-point values get the type of the precision."""
         return tf.constant(value, self.dtype if value.dtype.kind == "f" else None)
 
     def _loss(self, batch):
         return self.network.loss(self.model, batch)
 
     def _backward(self, batch):
-        """The loss and the gradients of all weights, in fp16 multiplied by the loss scale."""
+        """Return the loss and all gradients; fp16 gradients are multiplied by the loss scale."""
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
             scaled = (
@@ -86,7 +86,7 @@ class RankTrainer(Base):
         operation = getattr(tf.distribute.ReduceOp, operation)
 
         def in_replica(*values):
-            # Here a tensor gets the device of the replica, which all_reduce looks for.
+            # Here a tensor gets the replica's device, which all_reduce needs.
             values = [tf.identity(value) for value in values]
             return tf.distribute.get_replica_context().all_reduce(operation, values)
 
@@ -98,7 +98,7 @@ class RankTrainer(Base):
             self.optimizer(self.context.params, step, weight, gradient, *slots)
 
     def _update_unless_overflown(self, gradients):
-        """Updates and now and then doubles the loss scale, or halves it."""
+        """Update the weights, or halve the loss scale after an overflow; double it now and then."""
         gradients = [gradient / self.loss_scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
         if finite:

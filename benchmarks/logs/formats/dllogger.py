@@ -84,7 +84,7 @@ def _document(line):
 
 
 def _step(step):
-    """A number, or epoch and iteration; none of a whole run, and None of an epoch."""
+    """Return the number (and epoch) of a step, or {"whole": True} of a run; None for an epoch."""
     if step == []:
         return {"whole": True}
     if isinstance(step, int):

@@ -83,17 +83,16 @@ def read(lines, options):
 
 
 def _pieces(lines):
-    """Lines by number, without marks of processes; several of one in which bars follow on."""
+    """Yield number and text of lines without process tags; a line with several bars is split."""
     for number, line in enumerate(lines, start=1):
         for piece in _GLUED.split(TAG.sub("", line)):
             yield number, piece
 
 
 def _bar(line):
-    """What a bar states, its elapsed seconds, and whose it is; None where it is damaged.
+    """Return a progress bar's fields, elapsed seconds and task; None if the bar is damaged.
 
-    Bars of one task have one name and one number of steps; those of tasks that are no training
-    have None.
+    A task is its name and its number of steps; it is None if the task is not training.
     """
     found = _BAR.search(line)
     if not found:
@@ -113,9 +112,9 @@ def _bar(line):
 
 
 def _enclosed(bars, starts, evaluated):
-    """Numbers of bars within another one with their name and steps, or that an evaluation ends.
+    """Return the numbers of bars that are inside another bar of their task, or of an evaluation.
 
-    A stack has the last step, the elapsed seconds and the numbers of each that may continue.
+    A stack has the last step, elapsed seconds and bar numbers of each run that may continue.
     """
     stacks, enclosed = {}, set()
     for n, (_, bar, _) in enumerate(bars):
@@ -140,7 +139,7 @@ def _enclosed(bars, starts, evaluated):
 
 
 def _of_bars(bars, enclosed, ends):
-    """Rows of the training's bar, between whose runs lie the ends; others are skipped."""
+    """Return rows of the training's bars, other bars as skipped; `ends` separate training runs."""
     whose = [bar and bar[2] and bar[2] + (n in enclosed,) for n, (_, bar, _) in enumerate(bars)]
     tasks = {}
     for (_, bar, others), task in zip(bars, whose):
@@ -156,7 +155,7 @@ def _of_bars(bars, enclosed, ends):
             continue
         if last and last["step"] == bar[0]["step"]:
             last["others"].update(others)
-            continue  # drawn once more
+            continue  # the bar was drawn again
         if last and last["step"] == last["steps"]:
             epoch = 0 if any(rows[-1][0] <= end < number for end in ends) else epoch + 1
         last = dict(bar[0], others=others, epoch=epoch, since=bar[0]["step"] - 1)
@@ -167,7 +166,7 @@ def _of_bars(bars, enclosed, ends):
 
 
 def _mark_resumed(stated):
-    """A resumed bar begins with all steps before: its mean is no figure until it forgot them."""
+    """Remove step times of a resumed bar until its mean no longer includes the steps before."""
     first, second = [fields["step"] for fields in stated[:2]] if len(stated) > 1 else (0, 0)
     jump = first / (second - first) - 1 if second > first else 0
     while jump > _FORGOTTEN and stated:
@@ -176,7 +175,7 @@ def _mark_resumed(stated):
 
 
 def _by_tokens(seen):
-    """Rows of lines that say how many tokens were seen in how many seconds, without numbers."""
+    """Return rows of lines that state total tokens and seconds, and no step number."""
     rows, before = [], None
     for number, counts, stated in seen:
         fields = {"others": {n: value for n, value in stated.items() if n == "loss"}}

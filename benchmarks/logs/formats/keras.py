@@ -46,7 +46,7 @@ def read(lines, options):
             rows.append((number, None))
         elif time is not None:
             if again:
-                rows.pop()  # written once more with the results of the validation
+                rows.pop()  # Keras prints the row again with the results of the validation
             before = bar
             duration = {"step_time": time.group("step_time"), "time_unit": time.group("time_unit")}
             if time.group("of") == "step" and steps != samples:

@@ -79,7 +79,7 @@ def weights(params, random):
     hidden, vocabulary = params["hidden"], params["vocabulary"]
 
     def table(name, *shape):
-        # As the authors' code: a normal distribution that is cut off at two deviations.
+        # As in the authors' code: a normal distribution, truncated at two standard deviations.
         drawn = random.standard_normal(shape).clip(-2, 2) * 0.02
         named[name + ".weight"] = drawn.astype("float32")
 

@@ -57,7 +57,7 @@ def model(params):
         masked = jnp.take_along_axis(x, batch["masked_positions"][:, :, None], axis=1)
         masked = jax.nn.gelu(linear(scope, "transform", masked, hidden), approximate=False)
         masked = norm(scope, "transform_norm", masked)
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         tokens = masked @ words.T + scope.parameter("vocabulary_bias", vocabulary)
         first = jnp.tanh(linear(scope, "pooler", x[:, 0], hidden))
         return tokens, linear(scope, "next_sentence", first, 2)

@@ -67,7 +67,7 @@ class Bert(nn.Cell):
         x = self.layers(self.dropout(self.norm(x + self.segments(segments))))
         masked = ops.gather(x, masked_positions, 1, batch_dims=1)
         masked = self.transform_norm(ops.gelu(self.transform(masked)))
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         words = ops.matmul(masked, self.words.embedding_table.T) + self.vocabulary_bias
         return words, self.next_sentence(ops.tanh(self.pooler(x[:, 0])))
 

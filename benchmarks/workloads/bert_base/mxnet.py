@@ -68,7 +68,7 @@ class Bert(nn.HybridBlock):
         self.transform = linear(hidden, hidden)
         self.gelu = nn.GELU()
         self.transform_norm = norm(hidden)
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         self.decoder = nn.Dense(
             vocabulary, use_bias=False, flatten=False, in_units=hidden, params=self.words.params
         )

@@ -64,7 +64,7 @@ class Bert(nn.Module):
         x = self.layers(self.dropout(self.norm(x + self.segments(batch["segments"]))))
         masked = torch.take_along_dim(x, batch["masked_positions"].unsqueeze(2), 1)
         masked = self.transform_norm(functional.gelu(self.transform(masked)))
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         words = functional.linear(masked, self.words.weight, self.vocabulary_bias)
         return words, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
 

@@ -11,7 +11,7 @@ BALANCE = 0.02
 def balance(likely, counts):
     """The term that is smallest for an even use of experts (Fedus et al. 2021, arXiv:2101.03961).
 
-    It is that of each sequence by itself, so that a batch may be split between devices.
+    It is computed for each sequence by itself, so that a batch may be split between devices.
 
     Args:
         likely: probabilities of the experts for each token (n, length, experts), in any framework.

@@ -28,7 +28,7 @@ def routed(scope, name, x, params):
             )
         )
         sizes = jax.nn.one_hot(chosen, len(gate), dtype=jnp.int32).sum((0, 1))
-        # Rows by expert: each token stands there once for each of its own.
+        # Rows ordered by expert: each token has one row for each of its experts.
         order = chosen.reshape(-1).argsort(stable=True)
         rows = rows[order // active]
         rows = jax.nn.silu(lax.ragged_dot(rows, gate, sizes)) * lax.ragged_dot(rows, widen, sizes)

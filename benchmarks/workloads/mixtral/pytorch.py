@@ -35,7 +35,7 @@ class Layer(Attending):
         weights, chosen = likely.topk(self.active)
         weights = weights / weights.sum(-1, keepdim=True)
         counts = functional.one_hot(chosen, likely.shape[-1]).sum((1, 2))
-        # Rows by expert: each token stands there once for each of its own.
+        # Rows ordered by expert: each token has one row for each of its experts.
         order = chosen.flatten().argsort(stable=True)
         rows = self.swiglu(y.flatten(0, 1)[order // self.active], counts.sum(0))
         rows = rows[order.argsort()].unflatten(0, chosen.shape) * weights[..., None]

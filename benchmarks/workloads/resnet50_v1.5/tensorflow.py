@@ -43,7 +43,7 @@ def model(params):
 
     def logits(scope, images):
         x = tf.nn.relu(convolution(scope, "stem", images, 64, 7, 2))
-        # No value is negative here, so that zeros are never the largest.
+        # All values are at least 0, so padding with zeros never changes the maximum.
         x = tf.nn.max_pool2d(tf.pad(x, padding(1)), 3, 2, "VALID")
         number = 0
         for width, blocks, stride in STAGES:

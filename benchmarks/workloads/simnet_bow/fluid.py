@@ -17,8 +17,8 @@ def model(params):
         return layers.fc(bag, width, param_attr=weight, bias_attr=bias)
 
     def cosines(batch):
-        # Servers look up one column of words. is_sparse: only the rows that a batch has touched
-        # travel to them.
+        # Servers look up one column of words. is_sparse: only the rows that a batch uses are sent
+        # to them.
         words = layers.concat([batch["query"], batch["answer"], batch["other"]], axis=1)
         words = layers.reshape(words, [-1, 1])
         shape = [params["vocabulary"], size]

@@ -22,10 +22,10 @@ def batch(params, batch_size, random):
 
 
 def _sentences(params, count, random):
-    """Words (count, length), padded at the end.
+    """Return word ids (count, length), padded at the end.
 
-    A sentence has 3/4 of the length on average, 1/2 to 1; what one has above the mean another has
-    below it, so that all batches count equally many words.
+    A sentence has 1/2 to 1 of the length. Two sentences together have 3/2, so that all batches
+    have the same number of words.
     """
     length = params["sequence_length"]
     above = random.randint(0, length // 4 + 1, count // 2)

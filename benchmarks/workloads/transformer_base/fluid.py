@@ -54,7 +54,7 @@ def model(params):
             memory = inner(attention(memory, memory, padding, name + "own"), name + "inner")
         x = embed(target)
         for number in range(params["layers"]):
-            # Padding stands at the end: words that see only what is before them see none of it.
+            # Padding is at the end, so words that attend only to earlier words never see it.
             name = "decoder.{}.".format(number)
             x = attention(x, x, later, name + "own")
             x = attention(x, memory, padding, name + "source")

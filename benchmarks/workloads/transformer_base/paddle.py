@@ -90,7 +90,7 @@ class Transformer(nn.Layer):
             memory = layer["inner"](layer["own"](memory, memory, padding))
         x = self.embed(target)
         for layer in self.decoder:
-            # Padding stands at the end: words that see only what is before them see none of it.
+            # Padding is at the end, so words that attend only to earlier words never see it.
             x = layer["source"](layer["own"](x, x, self.later), memory, padding)
             x = layer["inner"](x)
         return paddle.matmul(x, self.words.weight, transpose_y=True)

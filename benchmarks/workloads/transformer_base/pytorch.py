@@ -78,7 +78,7 @@ class Transformer(nn.Module):
             memory = layer["inner"](layer["own"](memory, memory, seen))
         x = self.embed(target)
         for layer in self.decoder:
-            # Padding stands at the end: words that see only what is before them see none of it.
+            # Padding is at the end, so words that attend only to earlier words never see it.
             x = layer["source"](layer["own"](x, x), memory, seen)
             x = layer["inner"](x)
         return functional.linear(x, self.words.weight)

@@ -35,7 +35,7 @@ class MessageBuilder:
         found = self._verdict(run_id, row["case_id"])
         if found and found.metric == row["metric"]:
             return found
-        # An alert about a whole suite, or about training, has no verdict of its own.
+        # Alerts about a whole suite or about training have no verdict on a case.
         return Verdict(
             row["case_id"],
             row["cluster"],
@@ -56,7 +56,7 @@ class MessageBuilder:
         verdict = self._verdict(each.news, case_id)
         sentence = verdict.sentence if verdict else ""
         if verdict and verdict.kind is VerdictKind.REGRESSED:
-            # It goes on: only the alert of what many series share still tells of it.
+            # The regression continues: the alert of many series includes it.
             sentence = f"now part of one alert: {sentence}"
         return EndedAlert(case_id, sentence, each.alert_id)
 

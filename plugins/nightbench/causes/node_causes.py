@@ -38,7 +38,7 @@ def framework_versions(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 
 def _first_at_boundary(facts: CauseFacts, change: _ChangeBetween) -> Iterator[PossibleCause]:
-    """Yield the cause at the first boundary that has one, with what speaks against the boundary."""
+    """Yield the cause at the first boundary that has one, with evidence against this boundary."""
     for good, bad, objection in facts.boundaries:
         cause = change(facts, good, bad)
         if cause is not None:
@@ -155,7 +155,7 @@ def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
 
 
 def _slow_node(facts: CauseFacts) -> PossibleCause | None:
-    """Return nodes whose controls dropped, or on which alone series dropped; None without any."""
+    """Return slow nodes: their controls dropped, or series dropped only there; None if none."""
     dropped = dropped_controls(facts)
     alone = [node for node in sorted(facts.nodes) if _dropped_only_there(facts, node)]
     if dropped:
@@ -206,7 +206,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
 
 
 def _shared_by(facts: CauseFacts, kind: str) -> str:
-    """Return the name of what the series have in common that moved together; empty: another."""
+    """Return what the series that changed together have in common; empty for another kind."""
     return facts.shared.name if facts.shared is not None and facts.shared.kind == kind else ""
 
 

@@ -50,7 +50,7 @@ def _enough_words(context: CheckContext) -> str:
 
 
 def _out_of_order(m: Measurement) -> str:
-    """Return the three where they are not in this order."""
+    """Return minimum, median and maximum if they are not in this order."""
     if m.throughput is None or m.minimum is None or m.maximum is None:
         return ""
     if m.minimum <= m.throughput <= m.maximum:

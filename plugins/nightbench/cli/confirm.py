@@ -29,7 +29,7 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure an alert's change again now, like a night does before it sends a message.
+    """Measure an alert's change again now, as a night does before it sends a message.
 
     The last good build and the night's build are launched in turn on the same nodes, and once more
     on other nodes.
@@ -92,8 +92,8 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
             )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))
-        # A person may wait: only the cluster's hours limit it. Before anything is requested:
-        # closed hours must not leave a confirmation behind that no process measures.
+        # Only the cluster's hours limit a user's request. Checked before anything is requested:
+        # otherwise an error would leave a request in the queue that no process measures.
         chosen = Selection(night.run.suite, night.run.cluster).choose()
         context = experiment_common.context_of(chosen, outside_hours=outside_hours)
         going = warehouse.experiments.find(

@@ -52,7 +52,7 @@ def _scaled(
     case = measurement.case
 
     def size(other: Measurement) -> tuple[int, bool, bool, bool, int, str]:
-        # Of two smallest cases (single and collective 1x1), the one of the same strategy and stage.
+        # Of two smallest cases (single, collective 1x1), take the same strategy and stage.
         its = other.case
         unlike = (
             its.strategy is not case.strategy,
@@ -69,7 +69,7 @@ def _scaled(
     if baseline.throughput is None or baseline.quarantined or measurement.throughput is None:
         return measurement
     if baseline.found_batch_size != measurement.found_batch_size:
-        return measurement  # Both say `max`, and found another batch: no equal work.
+        return measurement  # Both use `max` but found different batch sizes: not equal work.
     speedup = measurement.throughput / baseline.throughput
     return dataclasses.replace(
         measurement,

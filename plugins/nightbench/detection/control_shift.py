@@ -68,7 +68,7 @@ def control_shift(figures: Sequence[float | None], first: int, step: float) -> C
         return None
     level = median(earlier)
     noise = max(scale(earlier), noise_of_differences(earlier), NOISE_FLOOR)
-    # A median's variance is pi / 2 of the mean's; of two nights it is their mean.
+    # A median's variance is pi / 2 times the mean's; the median of two nights is their mean.
     after = (1.0 if len(since) < 3 else math.pi / 2) / len(since)
     error = noise * math.sqrt(math.pi / 2 / len(earlier) + after)
     shift = median(since) - level

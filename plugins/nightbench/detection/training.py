@@ -156,7 +156,7 @@ def judge_training(
     if not nights:
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
-    # A change that lasts is as good a proof as nights before it.
+    # A change that lasts proves as much as earlier nights.
     changed = sum(night.is_changed and night.at > newest for night in known)
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
@@ -249,10 +249,10 @@ class _Comparison:
         return (self.tonight.losses or {})[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
-        """Return how far a figure may lie outside of what was seen, absolute."""
+        """Return the absolute distance by which a value may exceed the earlier range."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
-        # Rounding grows from step to step; which updates have come by the third one is chance.
+        # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
         rounding = self.traits.rounding(figure, is_alike=self.is_alike)
@@ -264,7 +264,7 @@ class _Comparison:
     def _changed(self, figure: str) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
         middle = (low + high) / 2
-        # Of several repeats the one that is furthest away.
+        # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - middle))
         baseline = median(end for each in self._earlier[figure] for end in each)
         allowed = self._tolerance(figure) or 0.0
@@ -300,7 +300,7 @@ class _Comparison:
 
 
 def _shown(value: float, other: float) -> str:
-    """Return a loss with so many digits that it differs from the other."""
+    """Return a loss with enough digits to differ from the other loss."""
     for digits in (4, 6, 9):
         if f"{value:.{digits}g}" != f"{other:.{digits}g}":
             return f"{value:.{digits}g}"

@@ -107,7 +107,7 @@ def _estimate(
 def _verdict(
     low: float, high: float, p_value: float | None, n: int, margin: float
 ) -> PairedVerdict:
-    # With fewer rounds no order of signs is rare enough: the interval alone decides.
+    # With fewer rounds no order of signs is rare enough, so only the interval decides.
     alpha = 1 - CONFIDENCE
     significant = p_value is None or p_value <= alpha or 2.0 ** (1 - n) > alpha
     if high < -margin and significant:

@@ -180,7 +180,7 @@ class SshTransport(Transport):
             connection.abort()
 
     def _taken(self) -> list[asyncssh.SSHClientConnection]:
-        """Return all connections, which are this object's no more."""
+        """Return all connections; this object no longer owns them."""
         taken = [*self._more, *([self._connection] if self._connection else [])]
         self._connection, self._more = None, []
         return taken

@@ -175,7 +175,7 @@ def _nights_of(
         for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
         if row["scheduled_at"] not in stored
     }
-    # A stored expectation holds, also when the file has changed since.
+    # A stored expected night stays, even if the file has changed since.
     expected = {night.scheduled_at: night for night in expected_nights(timetable, earliest, now)}
     expected |= {at: _night(row) for at, row in stored.items()}
     if not expected:

@@ -72,7 +72,7 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
 
 
 def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
-    """Yield what the cases of one run took; nothing where it ran on another cluster."""
+    """Yield the durations of a run's cases; none if it ran on another cluster."""
     document = run.run() or {}
     if document.get("cluster") != cluster:
         return
@@ -283,7 +283,7 @@ def plan_run(
         with opened(connect) as warehouse:
             warehouse.runs.plan(plan.run, [case.planned for case in plan.cases], cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
-        # The run is measured all the same: the ingest stores the plan with its results.
+        # The run is still measured: the ingest stores the plan with its results.
         log.warning("The plan waits in the spool: %s", error)
     return [job.case.case_id for job in plan.jobs]
 

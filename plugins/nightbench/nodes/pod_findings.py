@@ -70,7 +70,7 @@ def pod_findings(
             "cases of these lines are unavailable: name an image, or leave the lines out",
         )
     version = tuple(map(int, re.findall(r"\d+", api["version"])[:2]))
-    # A server that was built without its version says 0.0.
+    # A server that was built without a version reports 0.0.
     if (0, 0) < version < OLDEST:
         yield warn("version", api["version"], "1.20 or newer", "upgrade the API server")
     else:

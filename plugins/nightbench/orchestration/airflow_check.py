@@ -314,7 +314,7 @@ def _parsed() -> tuple[set[str], list[str]]:
 
 
 def _examined(subject: str, ask: Callable[[], str]) -> Examined:
-    """What an attempt answers; its error says what to do."""
+    """Return the result of an attempt; its error says what to do."""
     try:
         return Examined(subject, "ok", ask())
     except (UserError, OSError) as error:
