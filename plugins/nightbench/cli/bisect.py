@@ -70,8 +70,8 @@ def bisect(
 
     - 0: the version was found.
     - 2: wrong usage, or nothing could be measured.
-    - 3: not found: only a range of versions is known, the budget is used up, or the bad version
-      equals the good one.
+    - 3: not found: only a range of versions is known, the budget is used up, or the bad version is
+      no worse than the good one.
     """
 
     def work() -> int:

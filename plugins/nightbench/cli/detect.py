@@ -63,7 +63,7 @@ def detect(
 ) -> None:
     """Find changes in nightly histories: date, size, certainty and reason.
 
-    Each night gets a verdict from the nights before it alone, so the dates show when a change would
+    Each night gets a verdict as if it were the last night, so the dates show when a change would
     have been detected. Values are the medians of nights; an empty value is a missing night.
     """
     smallest = _share(min_change)

@@ -256,7 +256,7 @@ def import_history(
         ),
     ] = False,
 ) -> None:
-    """Load older results of another system, and show the changes that the detector finds."""
+    """Load older results from a file, and show the changes that the detector finds in them."""
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.history_import import read_history

@@ -109,7 +109,7 @@ class BisectRequest:
     line: str = ""
     """Known once the nodes have been examined."""
     budget_s: Annotated[float, option("Seconds at most", "How", gt=0, strict=True)] = 4 * 3600.0
-    """Limit of the measuring time in seconds, over all calls."""
+    """Limit of the measuring time, over all calls."""
     most_tests: Annotated[int, option("Tests at most", "Bisect", ge=1, strict=True)] = 20
     """Limit of the number of versions that are tested."""
     rounds: _Rounds = 5

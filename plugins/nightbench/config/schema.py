@@ -169,8 +169,8 @@ class BlockFile(v.StrictModel):
     """Number of devices that split the layers, with one or two stages each (pipeline parallel).
     They compute the batches of all of them together."""
     schedule: v.Axis[v.Name] | None = None
-    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`; with two stages on each
-    device also `interleaved` or `zero_bubble` [default: `1f1b`]."""
+    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`, with one stage on each
+    device; `interleaved` or `zero_bubble`, with two stages [default: `1f1b`]."""
     micro_batches: v.Axis[v.Count] = (1,)
     """Number of micro-batches of a step: parts of its batch that are computed one after another,
     through a `pipeline` or, without a pipeline, by gradient accumulation."""

@@ -36,7 +36,7 @@ _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 _NAME = re.compile(r"\b\w+\.\w+")
 
 _BOOK = "migrations"
-_PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
+_PURPOSE = "Views for analysts and pages; the comment of each view says what a row is"
 _TIMEOUT_S = 600.0
 
 _JUST_MADE = (
