@@ -170,7 +170,7 @@ def run_script(
 
 
 def _last_list(printed: bytes, whole: bool = False) -> list[dict[str, Any]]:
-    """Return a script's last complete JSON list; `whole`: an incomplete one after it is an error."""
+    """Return a script's last complete JSON list; with `whole`, incomplete output is an error."""
     found, rest = None, printed.decode("utf-8", "replace").strip()
     while rest or (whole and found is None):
         try:
