@@ -170,7 +170,7 @@ def run_script(
 
 
 def _last_list(printed: bytes, whole: bool = False) -> list[dict[str, Any]]:
-    """Return the last JSON list that a script printed; it may be cut off, unless `whole`."""
+    """Return a script's last complete JSON list; with `whole`, incomplete output is an error."""
     found, rest = None, printed.decode("utf-8", "replace").strip()
     while rest or (whole and found is None):
         try:

@@ -235,7 +235,7 @@ class OfflineCase:
     # --- what is shown -----------------------------------------------------------------------
 
     def _why(self, number: int) -> list[str]:
-        """Return why a repeat failed, with the first error of its ranks; empty if it succeeded."""
+        """Return why a repeat is not ok, with the first error of its ranks; empty if it is ok."""
         if self._status(number) == "ok":
             return []
         result = self._result(number) or {}

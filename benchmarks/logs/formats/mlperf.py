@@ -145,7 +145,7 @@ def _in_tokens(ratio, batch, length):
 
 
 def _number(stats, periods, batch, work, began_ms):
-    """Set each line's step, or the number of steps that it covers, and the work that it counts.
+    """Set each line's step, or the number of steps that it covers, and its work by the clock.
 
     Args:
         stats: the lines; if others have a step, a line without a step is a mean of a block.
