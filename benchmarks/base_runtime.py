@@ -1,8 +1,8 @@
 """Base of a framework's runtime: one rank on the host, synchronous steps.
 
-`frameworks/<line>/runtime.py` holds a class `Runtime(Base)`: what concerns the process and not the
-training. It overrides what its framework does differently. `measure` says what the clock methods
-mean, `rank` in which order all are called.
+`frameworks/<line>/runtime.py` has a class `Runtime(Base)`, which handles the process and not the
+training. It overrides what its framework does differently. `measure` describes the clock methods,
+and `rank` shows the order of all calls.
 """
 
 import os
@@ -45,7 +45,7 @@ class Base:
         return time.perf_counter()
 
     def idle_mark(self):
-        """The mark of lines that queue their work and show Python no device events."""
+        """Returns a mark when the device is idle, for lines without device events in Python."""
         self.device_sync()
         return time.perf_counter()
 
@@ -58,7 +58,7 @@ class Base:
         return {"resident_bytes": peak_resident_bytes(), "allocator_bytes": None}
 
     def versions(self):
-        """Returns name -> version of software that affects results; the framework's is the line."""
+        """Returns name -> version of software that affects results; `line` names the framework."""
         versions = {"python": platform.python_version()}
         if self.package is not None:
             import numpy
@@ -78,7 +78,7 @@ class Base:
 
 
 def leave_proxies():
-    """Lets no proxy come between the processes of a gang."""
+    """Unsets proxy variables, because processes of a gang must connect to each other directly."""
     for variable in ("http_proxy", "https_proxy"):
         os.environ.pop(variable, None)
 
@@ -86,7 +86,7 @@ def leave_proxies():
 def peak_resident_bytes():
     """Returns the peak resident memory of this process, in bytes.
 
-    getrusage would count the process that it was forked from, too.
+    getrusage is not used: it includes the process that this one was forked from.
     """
     with open("/proc/self/status") as stream:
         for line in stream:

@@ -23,7 +23,7 @@ _ON_DEVICE = ("Kernel", "Memcpy", "Memset")
 
 
 class PaddleRuntime(Base):
-    """One rank; a line says its name in `line`."""
+    """One rank; subclasses set the name of their framework line as `line`."""
 
     package = paddle
     mark = Base.idle_mark
@@ -39,7 +39,7 @@ class PaddleRuntime(Base):
             dist.init_parallel_env()
 
     def barrier(self):
-        """Waits for all ranks; NCCL only queues it, so the device is waited for as well."""
+        """Waits for all ranks and for the device, because NCCL only queues the barrier."""
         if self.context.grouped:
             dist.barrier()
         self.device_sync()
@@ -58,7 +58,7 @@ class PaddleRuntime(Base):
             paddle.device.cuda.synchronize()
 
     def profile(self, run):
-        """The spans of PaddlePaddle's operators; on GPUs of the kernels alone."""
+        """Returns the spans of PaddlePaddle's operators; on GPUs, only those of kernels."""
         target = paddle.profiler.ProfilerTarget
         profiler = paddle.profiler.Profiler(targets=[target.GPU if self.gpu else target.CPU])
         with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ class PaddleRuntime(Base):
         return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def shutdown(self):
-        """Leaves together: rank 0 holds the store that the others still speak to."""
+        """Leaves together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""PyTorch's names for PaddlePaddle: a network that both write alike stands in `pytorch.py` alone.
+"""PyTorch's names for PaddlePaddle, so that both libraries run the same `pytorch.py`.
 
 A workload whose network needs more than other names has a `paddle.py` of its own.
 """
@@ -16,14 +16,14 @@ _networks, _last = [], []
 
 
 def put_channels_last():
-    """Networks made from here on take images (n, h, w, c) and keep activations so."""
+    """Makes networks that are built later take images (n, h, w, c) and keep this layout."""
     _last.append(True)
     for module in _networks:
         module.SPATIAL = (1, 2)
 
 
 def network_of(path):
-    """The module `pytorch.py` next to a file, with PaddlePaddle's layers."""
+    """Returns the module `pytorch.py` next to a file, with PaddlePaddle's layers."""
     beside = os.path.join(os.path.dirname(path), "pytorch.py")
     spec = importlib.util.spec_from_file_location("nightbench_torch_network", beside)
     module = importlib.util.module_from_spec(spec)

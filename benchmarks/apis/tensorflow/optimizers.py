@@ -1,4 +1,4 @@
-"""The optimisers of spec.json by TensorFlow's fused kernels; they do what PyTorch's do."""
+"""The optimizers of spec.json by TensorFlow's fused kernels; they compute PyTorch's updates."""
 
 import tensorflow as tf
 

@@ -58,7 +58,7 @@ class Runtime(Base):
             multihost_utils.sync_global_devices("nightbench")
 
     def agree(self, value):
-        """Rank 0's number, by broadcast; it is exact up to 2**24, as float32."""
+        """Returns rank 0's number, by broadcast as float32, which is exact up to 2**24."""
         if not self.context.grouped:
             return value
         return float(multihost_utils.broadcast_one_to_all(numpy.float32(value)))
@@ -69,7 +69,7 @@ class Runtime(Base):
         jax.block_until_ready(self.pending)
 
     def mark(self):
-        """The moment at which the last step's loss is there.
+        """Returns a mark for the moment at which the last step's loss is computed.
 
         JAX has no device events, and its steps return before they have run.
         """
@@ -90,7 +90,7 @@ class Runtime(Base):
         return super().laps([noted_s for _, noted_s in marks])
 
     def profile(self, run):
-        """The spans of XLA's operators; on GPUs of their kernels on each stream."""
+        """Returns the spans of XLA's operators; on GPUs, those of their kernels on each stream."""
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
                 run()
@@ -128,7 +128,7 @@ class Runtime(Base):
         return traffic.of_nccl(os.environ) if self.gpu else traffic.of_gloo(self.master)
 
     def shutdown(self):
-        """Leaves together: rank 0 holds the store that the others still speak to."""
+        """Leaves together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             jax.distributed.shutdown()
 

@@ -29,7 +29,7 @@ FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 
 
 class Trainer(Base):
-    """One rank. Convolutions hold (height, width, in, out), as XLA on CPU and GPU advises."""
+    """One rank. Convolutions are (height, width, in, out), as XLA recommends for CPU and GPU."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
@@ -240,22 +240,22 @@ class Trainer(Base):
         return {**kept, **scale, "good_steps": jnp.where(grown, 0, good)}
 
     def step(self):
-        """Forward, backward, update: one call of the compiled function, which returns at once."""
+        """Runs forward, backward and update as one compiled function, which returns at once."""
         batch = next(self.batches)
         self.state, loss = self.train(self.state, batch)
         self.context.runtime.pending = self.state, loss
         self.kept.append(loss)
 
     def updates_made(self):
-        """Return the updates so far; a step with an overflow keeps the old state and its number."""
+        """Returns the number of updates; an overflow leaves the state and this number unchanged."""
         scaled = self.context.precision == "fp16"
         return int(_own(self.state["step"])) - 1 if scaled else None
 
     def count_step(self):
-        """Steps once more, and counts what the function that it calls was traced to.
+        """Runs one more step, and counts the FLOPs in the trace of the compiled function.
 
-        Not with stages, whose idle ticks compute too, nor with devices of experts, each of which
-        traces products of all devices' rows.
+        It does not count stages, because idle ticks compute too, nor split experts, because each
+        device traces the rows of all devices.
         """
         if self.stages or self.context.devices_of_experts > 1:
             return
@@ -293,7 +293,7 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Whether XLA holds a compiled step, and the part of each weight that this rank holds."""
+        """Returns whether XLA compiled the step, and how this rank's weights are really split."""
         context, found = self.context, {"compiler": "xla" if self.train._cache_size() else "none"}
         parts = {
             name: weight.size // weight.addressable_data(0).size
@@ -332,7 +332,7 @@ class Trainer(Base):
         return "3" if sum(" all-gather" in each for each in looped) >= 2 else "2"
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
+        """Returns the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
         fine, unit = self._cast((jnp.full((256, 256), 1 + 2.0**-12), jnp.eye(256)))
         image, filters = fine.reshape(1, 16, 16, 256), unit.reshape(1, 1, 256, 256)
         layout = ("NHWC", "HWIO", "NHWC")

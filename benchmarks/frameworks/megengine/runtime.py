@@ -1,4 +1,4 @@
-"""A MegEngine process on a node: on the CPU, or on a GPU and perhaps among others, over NCCL."""
+"""A MegEngine process on a node: on the CPU, or on a GPU, with other ranks over NCCL."""
 
 import os
 
@@ -36,7 +36,7 @@ class Runtime(Base):
         distributed.group_barrier()
 
     def agree(self, value):
-        """Rank 0's number, by the server."""
+        """Returns rank 0's number, sent by the server."""
         context = self.context
         if not context.grouped:
             return value
@@ -45,20 +45,20 @@ class Runtime(Base):
         return shared if own is None else own  # its sender gets None back
 
     def device_sync(self):
-        """Waits until all that was queued has run: on the CPU, too, it runs behind Python."""
+        """Waits until all queued work has run; on the CPU, too, it is asynchronous to Python."""
         megengine._full_sync()
 
     def peak_memory(self):
-        """Also what MegEngine's allocator took at most of a GPU."""
+        """Returns the peak memory, on a GPU including that of MegEngine's allocator."""
         found = super().peak_memory()
         if self.context.device is not None:
             found["allocator_bytes"] = megengine.device.get_max_allocated_memory(self.device)
         return found
 
     def transport(self):
-        """NCCL, and the network that it has chosen."""
+        """Returns NCCL and the network that it uses."""
         return traffic.of_nccl(os.environ) if self.context.grouped else None
 
     def shutdown(self):
-        """Leaves together: the server ends with rank 0."""
+        """Leaves together with the others, because the server ends with rank 0."""
         self.barrier()

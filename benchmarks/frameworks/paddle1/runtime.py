@@ -35,13 +35,13 @@ class Runtime(Base):
             self.meeting = rendezvous.of_trainers(context)
 
     def transport(self):
-        """Between servers gRPC; between ranks what NCCL says that it uses."""
+        """Returns gRPC with servers, or what NCCL reports between ranks."""
         if self.context.grouped and not self.distributed:
             return traffic.of_nccl(os.environ)
         return "grpc" if self.distributed else None
 
     def shutdown(self):
-        """Informs the servers that this trainer is done, so that none waits for its gradients."""
+        """Informs the servers that this trainer is done, so that they no longer wait for it."""
         super().shutdown()
         if self.distributed:
             fleet.stop_worker()

@@ -14,7 +14,7 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
 
 
 def decay(params):
-    """Added to the gradient of every parameter where the workload has it."""
+    """Returns the weight decay, which is added to the gradient of every parameter; None without."""
     rate = params.get("weight_decay", 0.0)
     return fluid.regularizer.L2DecayRegularizer(rate) if rate else None
 
@@ -22,8 +22,8 @@ def decay(params):
 class AdamW(fluid.optimizer.Adam):
     """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101).
 
-    Fluid's own way to it is a second `minimize`, which mixed precision does not call. Its kernel of
-    Adam adds epsilon before the bias is corrected, the paper after it: first steps are smaller.
+    Fluid's own AdamW is a second `minimize`, which mixed precision does not call. Fluid's kernel of
+    Adam adds epsilon before the bias correction, the paper after it: its first steps are smaller.
     """
 
     def __init__(self, params):
@@ -162,7 +162,7 @@ class Trainer(Base):
         return strategy
 
     def modes_used(self):
-        """How gradients are summed, by the operator that makes NCCL's communicators."""
+        """Returns how gradients are summed, by the operator that makes NCCL's communicators."""
         if self.context.case.get("tuning", "default") == "default":
             return {}
         (made,) = (
@@ -181,8 +181,8 @@ class Trainer(Base):
     def serve(self):
         """Runs this parameter server until it is ended.
 
-        Fluid 1.8's servers outlive their trainers' farewells; its launcher ends them, and so does
-        the agent, once all trainers of the gang are done.
+        Fluid 1.8's servers do not end with their trainers. Its launcher ends them, and so does the
+        agent, after all trainers of the gang are done.
         """
         fleet.init_server()
         # With several servers large parameters are cut into blocks of rows.
@@ -197,21 +197,21 @@ class Trainer(Base):
         fleet.run_server()
 
     def step(self):
-        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        """Runs forward, backward and exchange with servers; returns when the executor is done."""
         feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
         self.kept.append(loss)
 
     def count_step(self):
-        """Steps once more, and counts the products of the program; not between GPUs."""
+        """Runs one more step, and counts the products of the program; not between GPUs."""
         if self.distributed or not self.context.grouped:
             count_step(self, fleet.main_program if self.distributed else self.program)
 
     def weights(self):
-        """Name -> value of all parameters, as this trainer sees them.
+        """Returns name -> value of all parameters, as this trainer sees them.
 
-        For a table that only the servers have: the rows that they return for the window's first
-        batch, once there is one.
+        For a table that only the servers have, these are the rows of the window's first batch, once
+        that batch is known.
         """
         held = {name: numpy.array(self._tensor(name)) for name in self.made}
         if self.distributed and self.window_batch:
@@ -221,7 +221,7 @@ class Trainer(Base):
         return held
 
     def precision_proof(self):
-        """Fluid computes in the type of its variables; mixed precision adds some of FP16."""
+        """Returns the precision by the variables' types; mixed precision adds FP16 variables."""
         names = ("FP16", "FP32", "FP64")
         types = {
             name

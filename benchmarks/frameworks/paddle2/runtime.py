@@ -48,11 +48,11 @@ class Runtime(PaddleRuntime):
             super().barrier()
 
     def transport(self):
-        """With parameter servers brpc; otherwise what the process group uses."""
+        """Returns brpc with parameter servers, or the transport of the process group."""
         return "brpc" if self.distributed else super().transport()
 
     def shutdown(self):
-        """Leaves the other ranks, or the servers."""
+        """Disconnects from the other ranks, or from the servers."""
         if self.meeting:
             self.meeting.close()
         if self.distributed:

@@ -1,4 +1,4 @@
-"""Training in PaddlePaddle 2: as its API does, and with servers as a static program."""
+"""Training in PaddlePaddle 2: eager or as a graph, and with servers as a static program."""
 
 import numpy
 import paddle
@@ -54,10 +54,10 @@ def _start_geo_in_turns():
 
 
 def exchange_on_cpu(program):
-    """Lets the operators that speak with servers work on the CPU, on copies of a GPU's gradients.
+    """Makes the operators that communicate with servers run on the CPU, on copies of gradients.
 
-    They take gradients where they are. For a GPU's, they would send memory that was never filled
-    (PushDenseVarsAsync in fleet.cc, distributed_push_sparse_op.h).
+    On a GPU's gradients, they would send memory that was never filled (PushDenseVarsAsync in
+    fleet.cc, distributed_push_sparse_op.h).
 
     Returns:
         Names of the tables whose rows are on the servers.
@@ -206,12 +206,12 @@ class GraphTrainer(Base):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended; it outlives its trainers."""
+        """Runs this parameter server until it is ended; it does not end with its trainers."""
         fleet.init_server()
         fleet.run_server()
 
     def step(self):
-        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        """Runs forward, backward and exchange with servers; returns when the executor is done."""
         if self.dense:
             self.dense()
         feed = next(self.batches)
@@ -219,14 +219,14 @@ class GraphTrainer(Base):
         self.kept.append(loss)
 
     def count_step(self):
-        """Steps once more, and counts the products of the program."""
+        """Runs one more step, and counts the products of the program."""
         count_step(self, self.program)
 
     def weights(self):
-        """Name -> value of all trainable parameters, as this trainer sees them.
+        """Returns name -> value of all trainable parameters, as this trainer sees them.
 
-        For a table that only the servers have: the rows that they return for the window's first
-        batch, once there is one.
+        For a table that only the servers have, these are the rows of the window's first batch, once
+        that batch is known.
         """
         if self.dense:
             self.dense()
@@ -238,7 +238,7 @@ class GraphTrainer(Base):
         return held
 
     def precision_proof(self):
-        """A graph on the CPU computes in the type of its parameters."""
+        """Returns the precision by the parameters' types, in which a graph on the CPU computes."""
         types = {str(weight.dtype) for weight in self.model.parameters()}
         found = "fp32" if types == {"paddle.float32"} else ", ".join(sorted(types))
         return expect_precision(self.context.precision, found)

@@ -1,4 +1,4 @@
-"""FLOPs of a step by PyTorch's counter: matrix products and convolutions, as they are called."""
+"""FLOPs of a step by PyTorch's counter, from the matrix products and convolutions it calls."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -40,14 +40,14 @@ FORMULAS = {
 
 
 class Flops(TorchDispatchMode):
-    """Counts, within its block, what this rank computes; not what `recompute` computes again."""
+    """Counts the FLOPs of this rank in its block, without those that `recompute` repeats."""
 
     def __init__(self):
         super().__init__()
         self.total = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Calls a function, and counts it if it is a product."""
+        """Calls a function, and counts its FLOPs if it is a product."""
         if any(hasattr(each, "__tensor_flatten__") for each in types):
             return NotImplemented  # A DTensor comes again as its parts.
         found = func(*args, **(kwargs or {}))

@@ -28,7 +28,7 @@ class Runtime(Base):
             dist.init_process_group("nccl" if self.gpu else "gloo")
 
     def barrier(self):
-        """Waits for all ranks; NCCL only queues it, so the device is waited for as well."""
+        """Waits for all ranks and for the device, because NCCL only queues the barrier."""
         if self.context.grouped:
             dist.barrier()
             self.device_sync()
@@ -53,7 +53,7 @@ class Runtime(Base):
             torch.cuda.synchronize()
 
     def mark(self):
-        """A device event on GPUs: the host never waits for it inside the window."""
+        """Returns a device event on GPUs, so that the host never waits for it in the window."""
         if not self.gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -67,7 +67,7 @@ class Runtime(Base):
         return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
 
     def profile(self, run):
-        """The spans of PyTorch's operators; on GPUs of the kernels that they launch."""
+        """Returns the spans of PyTorch's operators; on GPUs, those of the kernels they launch."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -117,7 +117,7 @@ class Runtime(Base):
         return traffic.of_gloo(int(os.environ["MASTER_PORT"]))
 
     def shutdown(self):
-        """Leaves together: rank 0 holds the store that the others still speak to."""
+        """Leaves together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""How many bytes a rank sends in a step: collectives are seen as they are called."""
+"""The bytes that a rank sends in a step, counted from the collectives that it calls."""
 
 import torch
 import torch.distributed as dist
@@ -24,14 +24,14 @@ PASSED_OVER = ("recv_", "barrier", "wait_tensor", "_wrap_tensor_autograd")
 
 
 class Sent(TorchDispatchMode):
-    """Counts, within its block, what this rank has to send: by rings, and to its neighbours."""
+    """Counts the bytes that this rank sends in its block: by ring algorithms, and to neighbours."""
 
     def __init__(self):
         super().__init__()
         self.bytes = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Counts a collective, and calls any function."""
+        """Calls a function, and counts its bytes if it is a collective."""
         if any(issubclass(each, DTensor) for each in types):
             return NotImplemented  # It comes again as its parts.
         name = func._schema.name

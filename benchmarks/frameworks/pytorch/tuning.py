@@ -1,6 +1,6 @@
-"""Switches of PyTorch alone, by the names that its `framework.json` lists under `tuning`.
+"""Switches that only PyTorch has, by the names under `tuning` in its `framework.json`.
 
-Each is set where PyTorch's own programs set it, and `used` says after the window what really ran.
+Each is set where PyTorch's own programs set it. After the window, `used` finds what really ran.
 """
 
 import collections
@@ -38,7 +38,7 @@ ATTENTION = {
 
 
 def replicated(model, name, warmup_steps):
-    """A model whose gradients are averaged over all ranks."""
+    """Returns a model whose gradients are averaged over all ranks."""
     found = DistributedDataParallel(model, **REDUCER.get(name, {}))
     if name in HOOKS:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -57,12 +57,12 @@ def replicated(model, name, warmup_steps):
 
 
 def attention(name):
-    """Scaled dot-product attention by one kernel only; it fails if that is not available."""
+    """Returns a context of attention by one kernel only; it fails if that is not available."""
     return sdpa_kernel(ATTENTION[name])
 
 
 def decoder(name, device):
-    """The decoder of real images; None if their reader decodes."""
+    """Returns the decoder of real images; None if their reader decodes."""
     if name != "dali":
         return None
     from readers.dali import Decoder
@@ -73,14 +73,14 @@ def decoder(name, device):
 class Held:
     """Batches that were decoded on the device, kept until the device has copied them.
 
-    A step drops them when the host is through with it, and DALI may decode into their memory then.
+    A step drops them when the host is done with it; DALI may then decode into their memory.
     """
 
     def __init__(self):
         self._kept = collections.deque()
 
     def keep(self, tensors):
-        """Keeps what a copy was queued of, and drops what has been copied."""
+        """Keeps tensors whose copy is queued; drops tensors that have been copied."""
         copied = torch.cuda.Event()
         copied.record()
         self._kept.append((copied, tensors))
@@ -89,14 +89,14 @@ class Held:
 
 
 class Seen(TorchDispatchMode):
-    """The operators of its block, and the types of what collectives reduce."""
+    """Records the operators called in its block, and the types that collectives reduce."""
 
     def __init__(self):
         super().__init__()
         self.operators, self.reduced, self.bytes = set(), set(), 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Writes down a call, and does it."""
+        """Records a call and executes it."""
         name = func._schema.name
         self.operators.add(name)
         if name == "c10d::allreduce_":
@@ -106,7 +106,7 @@ class Seen(TorchDispatchMode):
 
 
 def used(name, trainer):
-    """The name where its switch was really used, else `default`: by what one more step calls."""
+    """Returns the name if one more step shows that its switch was used, otherwise `default`."""
     if name in REDUCER:
         return name if _gathers(name, trainer.forward._get_ddp_logging_data()) else "default"
     if name in COMPILE:

@@ -19,14 +19,14 @@ FIRST_SCALE, GROWTH_STEPS = 2.0**15, 2000
 
 
 class GraphScope(Scope):
-    """Keeps the updates of running averages, which a step has to run."""
+    """A scope that collects the updates of running averages, which a step must run."""
 
     def __init__(self):
         super().__init__()
         self.updates = []
 
     def average(self, name, value):
-        """Follows a value over the steps, for inference."""
+        """Collects the update of a running average for inference."""
         self.updates.append(super().average(name, value))
 
 
@@ -37,7 +37,7 @@ def _readers(weight):
 
 
 class Trainer(Base):
-    """The graph of one trainer. A parameter server has none of its own."""
+    """The graph of one trainer. A parameter server has no graph of its own."""
 
     instances = 0
     """Collectives in the graph; the number of each is its key."""
@@ -259,25 +259,25 @@ class Trainer(Base):
         context.runtime.barrier()
 
     def ranks_agree(self):
-        """Whether the weights of all trainers are of the same age."""
+        """Returns whether the weights of all trainers have the same age."""
         return self.context.case["sync"] == "sync"
 
     def serve(self):
-        """Runs this parameter server until the agent ends it, once all trainers are done."""
+        """Runs this parameter server until the agent ends it, after all trainers are done."""
         self.context.runtime.server.join()
 
     def step(self):
-        """Forward, backward, exchange, update. Returns when the session is through."""
+        """Runs forward, backward, exchange and update; returns when the session is done."""
         batch = next(self.batches)
         loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
 
     def updates_made(self):
-        """Only gradients without an overflow count as a step of the optimiser."""
+        """Returns the optimizer's steps, which do not include steps with an overflow."""
         return None if self.updates is None else int(self.session.run(self.updates))
 
     def count_step(self):
-        """Counts the graph of which every step is a run."""
+        """Counts the FLOPs of the graph, which every step runs."""
         self.flops_per_step = flops_of(self.session.graph)
 
     def weights(self):
@@ -286,9 +286,9 @@ class Trainer(Base):
         return {name: channels_last.weight_of_data(value) for name, value in values.items()}
 
     def precision_proof(self):
-        """Looks at what products keep of 1 + 2^-12, which coarser types round to 1.
+        """Returns the precision that a product with 1 + 2^-12 shows: coarser types round it to 1.
 
-        Their graph is rewritten as the step's is; fed, so that none is computed beforehand.
+        Its graph is rewritten like that of a step. Values are fed, so that no constant is folded.
         """
         types = {weight.dtype.base_dtype for weight in self.named.values()}
         fine = numpy.full([256, 256], 1 + 2.0**-12, "float32")

@@ -66,7 +66,7 @@ class Runtime(Base):
             self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
 
     def new_server(self):
-        """Starts to listen as a worker or as a parameter server."""
+        """Returns a new server, which listens as a worker or as a parameter server."""
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
             inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
@@ -103,14 +103,14 @@ class Runtime(Base):
         super().barrier()
 
     def device_sync(self):
-        """Waits until the GPU is idle, or all workers; a rank's steps on the CPU just return."""
+        """Waits until the GPU or all workers are idle; a rank's CPU steps are synchronous."""
         if self.gpu:
             tf.test.experimental.sync_devices()
         elif self.coordinator:
             self.coordinator.join()
 
     def mark(self):
-        """On GPUs and with workers the moment at which the last step is done; a thread waits.
+        """Returns a mark; on GPUs and with workers, a thread waits until the last step is done.
 
         TensorFlow has no device events.
         """
@@ -124,7 +124,7 @@ class Runtime(Base):
         return super().laps([mark.result() for mark in marks] if waited else marks)
 
     def profile(self, run):
-        """The spans of TensorFlow's operators; on GPUs of the kernels on each stream."""
+        """Returns the spans of TensorFlow's operators; on GPUs, those of kernels on each stream."""
         from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
         space = XSpace()
@@ -175,7 +175,7 @@ class Runtime(Base):
         return traffic.of_sockets("grpc", self.master)
 
     def shutdown(self):
-        """Leaves together: the others' collectives may still speak to this rank's server."""
+        """Leaves together with the others: their collectives may still use this rank's server."""
         self.clock.shutdown()
         super().barrier()
         super().shutdown()
