@@ -1,9 +1,9 @@
-"""Where a step's time goes: some steps under the line's profiler, after all that is measured.
+"""The time of each operator in a step: a few profiled steps after all measurements.
 
 A runtime with `profile(run)` calls `run()` once under its framework's own profiler and
-returns `(name of the profiler, spans)`; the others get the functions that Python calls. A span is
-`(path, calls, seconds)`: the path runs from the outermost operator to the one in which these
-seconds were spent, without those within it.
+returns `(name of the profiler, spans)`. Other runtimes get the functions that Python calls. A span
+is `(path, calls, seconds)`. The path runs from the outermost operator to the one in which these
+seconds were spent, without the seconds of operators inside it.
 """
 
 import sys
@@ -33,7 +33,7 @@ def profile(trainer, runtime, steps):
 
 
 def summary(name, spans, steps, wall_s):
-    """Returns the document of some spans; operators and stacks longest first."""
+    """Return the document of spans; operators and stacks are sorted, longest first."""
     operators, stacks = {}, {}
     for path, calls, seconds in spans:
         known = operators.setdefault(path[-1], [0, 0.0])
@@ -82,7 +82,7 @@ def nested(events):
 
 
 def functions(run):
-    """Calls `run` and returns the spans of the functions that this thread calls meanwhile."""
+    """Call `run` and return the spans of the functions that this thread calls in it."""
     # [seconds of itself, calls, children by name] of each place in the tree of calls
     root = [0.0, 0, {}]
     open_calls = [root]

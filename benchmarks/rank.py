@@ -42,11 +42,11 @@ CONDITIONS = (
 
 
 class Context:
-    """The job, and this process's place in it, as a runtime and a trainer see them.
+    """The job, and this process's place in it, for a runtime and a trainer.
 
     Args:
         job: the job.json document.
-        name: of this process in it.
+        name: name of this process in it.
         go: the document go.json, the start signal.
         repeat_dir: folder of the repeat.
         spec: the workload's spec.json document.
@@ -108,15 +108,15 @@ class Context:
         self.runtime = None
 
     def address(self, name):
-        """(host, port) on the data network where the named process may listen."""
+        """Return (host, port) on the data network where the named process may listen."""
         node = _by_name(self.job["nodes"], _by_name(self.job["processes"], name)["node"])
         return node["data_address"], self.ports[name]
 
 
 def data_path(job, spec):
-    """Returns where a job's data are on this node: the set of the cluster, or the shipped sample.
+    """Return the path of a job's data on this node: the cluster's data set or the shipped sample.
 
-    None where they are synthetic.
+    Returns None if the data are synthetic.
     """
     if job["case"]["data"] == "sample":
         return os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", spec["reads"])
@@ -128,7 +128,7 @@ def _by_name(items, name):
 
 
 def load_module(name, path):
-    """Imports a file by its path: names of workload folders are not valid module names."""
+    """Import a file by its path, because names of workload folders are not valid module names."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -162,7 +162,7 @@ def process_start_s():
 
 
 def tell_stack_on_signal(folder):
-    """SIGUSR2 writes the stacks of all threads to faulthandler.txt, whatever Python is doing."""
+    """Make SIGUSR2 write the stacks of all threads to faulthandler.txt, whatever Python does."""
     # Kept open for the life of the process: the handler writes to the descriptor.
     stream = open(os.path.join(folder, "faulthandler.txt"), "w")  # noqa: SIM115 - see above
     faulthandler.register(signal.SIGUSR2, file=stream, all_threads=True)
@@ -189,7 +189,7 @@ def new_trainer(code, context, wrap_data=None):
 
 
 def count_step(trainer, context):
-    """Counts a step; counts nothing if memory ends, for what was measured fits without it."""
+    """Count a step's FLOPs and sent bytes; count nothing if this needs too much memory."""
     try:
         trainer.count_step()
     except Exception as error:
@@ -199,7 +199,7 @@ def count_step(trainer, context):
 
 
 def conditions(environ):
-    """Returns what decides on a CPU how kernels add; on GPUs libraries may choose by time."""
+    """Return the settings that decide the order of additions in CPU kernels."""
     cpus = str(len(os.sched_getaffinity(0)))
     return {"cpus": cpus, **{name: environ[name] for name in CONDITIONS if name in environ}}
 

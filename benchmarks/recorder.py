@@ -3,9 +3,9 @@
     {"kind": "phase", "phase": "search|import|build|warmup|window|drain|finish", "t_s": 12.5}
     {"kind": "step", "phase": "warmup|window|drain", "step": 1, "t_s": 13.0, "dt_s": 0.5}
 
-`t_s` is the node's monotonic clock, `step` counts from 1 within its phase. These records show
-progress; the results are computed from what `measure` returns (on a device that runs ahead of the
-host a record's time is when the step was queued).
+`t_s` is the node's monotonic clock; `step` counts from 1 in its phase. These records only show
+progress: results are computed from the return value of `measure`. If the host queues steps ahead of
+the device, a record has the time when the step was queued.
 """
 
 import atexit

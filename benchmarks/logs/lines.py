@@ -45,13 +45,13 @@ _TIME = re.compile(
 
 
 class LogError(Exception):
-    """A log of which no number can be read without a guess."""
+    """A log from which values cannot be read without guessing."""
 
 
 def without_colours(text: str) -> str:
     """Return a text without the codes that colour it in a terminal.
 
-    Also where the escape character was lost, or is written `^[`.
+    This includes codes whose escape character is lost or written as `^[`.
     """
     for codes in _COLOURS:
         text = codes.sub("", text)
@@ -62,7 +62,7 @@ def number(text: Any) -> float:
     """Return a number's value; commas may separate its thousands.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a number.
     """
     if isinstance(text, str) and "," in text:
         if not re.match(NUMBER + r"\Z", text):
@@ -74,9 +74,9 @@ def number(text: Any) -> float:
 def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
     """Return the lines of a log, and whether the last one is complete.
 
-    Progress bars write over themselves: a carriage return or backspaces end a line as well, and
-    what follows is of the same process. Colours are removed, and the times that Kubernetes writes
-    before each line, unless they are asked for.
+    Progress bars overwrite themselves: a carriage return or backspaces end a line too, and the
+    text after it is of the same process. Colours are removed, and so are the times that
+    Kubernetes writes before each line, unless `with_times` is set.
     """
     lines: List[str] = []
     text = without_colours(text.replace("\0", "")).lstrip("\ufeff").replace("\r\n", "\n")
@@ -95,7 +95,7 @@ def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
 
 
 def match(patterns: Iterable[Pattern[str]], line: str) -> Optional[Mapping[str, str]]:
-    """Return the named groups of the first pattern that a line holds; None where it holds none."""
+    """Return the named groups of the first pattern found in a line; None if none is found."""
     for pattern in patterns:
         found = pattern.search(line)
         if found:
@@ -106,15 +106,15 @@ def match(patterns: Iterable[Pattern[str]], line: str) -> Optional[Mapping[str, 
 def rows(
     lines: Sequence[str], marker: Pattern[str], patterns: Sequence[Pattern[str]], **known: Any
 ) -> Iterator[Row]:
-    """Find the lines with a marker, and what the first fitting pattern reads in each.
+    """Yield the lines with a marker, and the values of the first pattern that fits each line.
 
-    A line with two markers holds pieces of two lines: it is damaged.
+    A line with two markers has pieces of two lines: it is damaged.
 
     Args:
         lines: of the log.
-        marker: what each line that states a step holds.
+        marker: pattern in each line that states a step.
         patterns: tried in turn.
-        known: what the format itself states (`time_unit`, `unit`).
+        known: values that the format defines (`time_unit`, `unit`).
     """
     for number, line in enumerate(lines, start=1):
         claims = len(marker.findall(line))

@@ -35,7 +35,7 @@ SPEED_CONTRADICTS = "read without their speed, which contradicts their step time
 
 
 class LeftOut(Exception):
-    """A line that is left out: why, and what it states where that explains it."""
+    """A line that is left out: the reason and, if it helps, the values of the line."""
 
     def __init__(self, why: str, said: str = ""):
         super().__init__(why)
@@ -44,7 +44,7 @@ class LeftOut(Exception):
 
 @dataclass
 class Record:
-    """A line that states a step or a speed."""
+    """The record of a line that states a step or a throughput."""
 
     line: int
     segment: int = 0
@@ -66,7 +66,7 @@ def record_of(
     """Return the record of a line; its unit is added to `units`.
 
     Raises:
-        LeftOut: there is none.
+        LeftOut: the line has no usable record.
     """
     if fields is None:
         raise LeftOut(DAMAGED)
@@ -91,7 +91,7 @@ def record_of(
 
 @functools.lru_cache(maxsize=None)
 def unit_and_device(text: str) -> Tuple[str, str]:
-    """Return the unit of `tokens/s/device` or `tokens`, and `/device` where it is of one."""
+    """Return the unit of `tokens/s/device` or `tokens`, and `/device` if it is per device."""
     found = _PER_SECOND.match(text)
     return (found.group(1), found.group(2) or "") if found else (text, "")
 
@@ -161,9 +161,9 @@ def _positive(value: Any) -> float:
 
 
 def drop_far_off(records: Sequence[Record], figure: str) -> int:
-    """Take out values that are far from their median; return how many.
+    """Remove values that are far from their median; return their number.
 
-    The first record is kept: it holds compilation, and is of the warm-up.
+    The first record is kept: it includes compilation and belongs to the warm-up.
     """
     stated = [value for value in (getattr(record, figure) for record in records) if value]
     if len(stated) < 3:

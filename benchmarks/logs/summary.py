@@ -17,7 +17,7 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
     """Return the steps and values of a log, without those of the warm-up.
 
     Raises:
-        LogError: it cannot be read without a guess, or it ends within the warm-up.
+        LogError: the log cannot be read without guessing, or it ends in the warm-up.
     """
     try:
         with open(path, "rb") as stream:

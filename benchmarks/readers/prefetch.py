@@ -12,7 +12,7 @@ class Prefetched:
     """Iterates over batches that a thread has made ahead.
 
     Args:
-        batches: an endless iterator; an exception that it raises is raised where a batch is taken.
+        batches: an endless iterator; its exceptions are raised when a batch is taken.
     """
 
     def __init__(self, batches):

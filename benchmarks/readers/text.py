@@ -18,14 +18,14 @@ _EMPTY = 100000
 
 
 class Corpus:
-    """One rank's part of the text as a stream of word pieces without end.
+    """One rank's part of the text, as an endless stream of word pieces.
 
     Words are lower-case without accents, and split into the longest pieces of the vocabulary, as
-    BERT's are (Devlin et al. 2018, arXiv:1810.04805). Documents have a separator between them.
+    in BERT (Devlin et al. 2018, arXiv:1810.04805). A separator follows each document.
 
     Args:
         part: see `files.Part`; a folder.
-        size: of the workload's vocabulary.
+        size: size of the workload's vocabulary.
     """
 
     def __init__(self, part, size):
@@ -40,7 +40,7 @@ class Corpus:
         self._tokens = self._stream(part.lines(files))
 
     def take(self, count):
-        """The next tokens, as int64."""
+        """Return the next tokens, as int64."""
         return numpy.fromiter(self._tokens, "int64", count)
 
     def _stream(self, lines):

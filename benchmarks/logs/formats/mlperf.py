@@ -1,13 +1,11 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
 The key `tracked_stats` states a throughput, in samples/s unless the option `unit` says otherwise
-(GPT-3's is in tokens/s). Its metadata state the step or the samples that have been seen, or those
-of a block of which it is the mean. Where none does, the time between `block_start` and `block_stop`
-is that of `samples_count` or `epoch_count`, and that between `epoch_start` and `epoch_stop` of
-`train_samples`, in batches of `global_batch_size`; GPT-3 counts tokens in all of them.
-
-Benchmarks count different things by one name. The log's clock and the numbers next to a number
-decide what it counts.
+(GPT-3's is in tokens/s). Its metadata state the step, the samples seen so far, or the samples of a
+block if the throughput is the mean of a block. Without this key, the time between `block_start` and
+`block_stop` is that of `samples_count` or `epoch_count`. The time between `epoch_start` and
+`epoch_stop` is that of `train_samples`, in batches of `global_batch_size`. GPT-3 counts tokens.
+Benchmarks use one name for different counts: the log's clock and nearby numbers show which it is.
 """
 
 import bisect
@@ -24,7 +22,7 @@ _RUN = ("run_start", "init_start")
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     events, damaged = [], []
     for number, event in _events(lines):
         (events if event else damaged).append((number, event))
@@ -145,7 +143,7 @@ def _in_tokens(ratio, batch, length):
 
 
 def _number(stats, periods, batch, work, began_ms):
-    """Set each line's step, or the number of steps that it covers, and the work that it counts.
+    """Set each line's step, or the number of its steps; and the work that the log's clock counts.
 
     Args:
         stats: the lines; if others have a step, a line without a step is a mean of a block.
@@ -211,7 +209,7 @@ def _spans(stats, periods, work, began_ms):
 
 
 def _periods(events, batch, per_epoch, tokens):
-    """Return the periods between start and stop events: epochs if as many as blocks, else blocks.
+    """Return the periods from start to stop events: epochs, or blocks if there are more blocks.
 
     Args:
         events: all events.

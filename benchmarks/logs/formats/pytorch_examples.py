@@ -24,7 +24,7 @@ _PATTERNS = [
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     unit = options.get("unit") or "samples/s"
     for number, fields in rows(lines, MARKER, _PATTERNS, time_unit="s", unit=unit):
         if fields:

@@ -7,7 +7,7 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 
 
 def padding(size):
-    """As PyTorch's: alike on both sides, where SAME would pad one side more."""
+    """Return equal padding on both sides, as in PyTorch; SAME would pad one side more."""
     return [[0, 0], [size, size], [size, size], [0, 0]]
 
 

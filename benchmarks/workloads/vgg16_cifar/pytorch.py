@@ -34,7 +34,7 @@ class Vgg16(nn.Module):
         self.dropout = params["dropout"]
 
     def drop(self, x, share=1.0):
-        """Dropout by a share of the workload's."""
+        """Apply dropout at `share` of the workload's rate."""
         return functional.dropout(x, share * self.dropout, training=self.training)
 
     def forward(self, x):
