@@ -18,8 +18,8 @@ gradients of that loss, without another line: see `gradients_of_no_loss` of nigh
 `--twice first` puts the first half of the batch in place of the second: a loss that does not change
 is that of the first half alone.
 
-`--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints
-their losses, {"line", "workload", "losses"}: lines whose optimisers do the same have the same.
+`--steps N` takes N steps by the workload's own optimizer instead, on as many batches, and prints
+their losses, {"line", "workload", "losses"}: lines whose optimizers do the same have the same.
 """
 
 import argparse

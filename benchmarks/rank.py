@@ -100,7 +100,7 @@ class Context:
         """Whose samples these are, of so many; a gang of servers alone has no samples."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)
-        """Folder or file of real data on this node; None where batches are synthetic."""
+        """Folder or file of real data on this node; None if batches are synthetic."""
         self.device = self.process["device"]
         """Index or UUID of a GPU; None on the CPU."""
         self.ports = go["ports"]

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Patte
 Fields = Dict[str, Any]
 """Values that a line states, by name; see `logs.reading.read`."""
 Row = Tuple[int, Optional[Fields]]
-"""Number of a line that claims to state a step, and what it states; None where it is damaged."""
+"""Number of a line that claims to state a step, and what it states; None if it is damaged."""
 
 NUMBER = (
     r"(?:[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![.,]?\d)"

@@ -26,10 +26,10 @@ def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None
         folder: the job directory.
         node: this node in job.json.
         agent_file: path of agent.py.
-        sweep_root: `environments.root`, to end processes first whose agent is gone; else None.
+        sweep_root: `environments.root`, to end processes first whose agent is gone; otherwise None.
 
     Returns:
-        {"pid", "started", "swept": [pid]}; started is False where an agent already serves this
+        {"pid", "started", "swept": [pid]}; started is False if an agent already serves this
         job directory.
     """
     agent_file = os.path.abspath(agent_file)

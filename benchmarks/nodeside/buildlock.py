@@ -46,7 +46,7 @@ class BuildLock:
         self._seen_s = 0.0
 
     def acquire(self) -> bool:
-        """Take the lock without waiting; False where another host or process has it."""
+        """Take the lock without waiting; False if another host or process has it."""
         if self._held_by_the_dead():
             # The first rename removes the name: a second host's rename fails.
             aside = "{}.stale-{}".format(self._path, self._word)
@@ -117,7 +117,7 @@ class BuildLock:
 def both_locks(
     name: str, folder: str, lock_dir: str | None, is_there: Callable[[], bool]
 ) -> Iterator[bool]:
-    """Hold the node's lock and that of what is built; yields False where another has built it.
+    """Hold the node's lock and that of what is built; yields False if another has built it.
 
     The node's lock is released while another node builds on a shared file system: no process
     holds one of the two while it waits for the other.

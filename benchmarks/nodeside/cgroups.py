@@ -99,7 +99,7 @@ class Cgroup:
         self._events = MemoryEvents(self._folder)
 
     def procs_of(self, name: str) -> str | None:
-        """Return the file into which a process writes its pid; None where there is no cgroup.
+        """Return the file into which a process writes its pid; None if there is no cgroup.
 
         Where memory is limited, each process has a group of its own within the repeat's.
 

@@ -22,7 +22,7 @@ def power_in_window(
     Args:
         samples: of the telemetry.
         devices: GPUs of the job's processes on this node, by index or UUID; empty: its CPUs.
-        window: (start, end) on the node's monotonic clock, s; None where none ended.
+        window: (start, end) on the node's monotonic clock, s; None if none ended.
     """
     source, what = "nvidia-smi", "power of the GPUs"
     if not devices:

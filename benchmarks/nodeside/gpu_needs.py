@@ -10,7 +10,7 @@ from nodeside import smi
 
 
 def unfit(variant: dict[str, Any]) -> str | None:
-    """Return why a variant cannot work on this node; None where it can, or says no needs.
+    """Return why a variant cannot work on this node; None if it can, or says no needs.
 
     Args:
         variant: its entry in framework.json, with `driver` (the least that its CUDA runs on) and

@@ -42,7 +42,7 @@ def command(
         arguments: of the interpreter.
         environment: of this process; what differs from `inherited` is passed on.
         inherited: of the process that started this one; the image's own variables stay.
-        job: job.json of the job that it belongs to; empty where there is none.
+        job: job.json of the job that it belongs to; empty if there is none.
     """
     written = _written(job)
     passed = []

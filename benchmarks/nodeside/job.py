@@ -126,7 +126,7 @@ class NodeJob:
         os.utime(self._compiled)  # `clean` reads it as the last use
 
     def cores_of(self, name: str) -> list[int]:
-        """Return the cores of a process; empty where it may use all."""
+        """Return the cores of a process; empty if it may use all."""
         each = self.document["case"].get("cpus")
         if each is None:
             return self._beside.get(name, self.cpus)

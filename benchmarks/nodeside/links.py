@@ -12,7 +12,7 @@ _LIMIT_S = 30
 
 
 def limit_link(job: NodeJob, bandwidth: str | None = None) -> None:
-    """Set the bandwidth of the node's link; does nothing where the cluster has no command for it.
+    """Set the bandwidth of the node's link; does nothing if the cluster has no command for it.
 
     Every job sets it, `full` too: whatever an agent that was killed has left is no case's link.
 

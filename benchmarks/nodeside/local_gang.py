@@ -121,7 +121,7 @@ class LocalGang:
         return tuple(self._progress[item.name].phase for item in self.measured())
 
     def summary(self, name: str) -> Any:
-        """Return rank.json of a process; None where there is none."""
+        """Return rank.json of a process; None if there is none."""
         return read_json(os.path.join(self._folder, name, "rank.json"))
 
     # --- failures ------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class NodeLock:
         self.held = False
 
     def acquire(self, holder: Mapping[str, Any], shared: bool = False) -> bool:
-        """Take the lock without waiting; return False where another process holds it.
+        """Take the lock without waiting; return False if another process holds it.
 
         Args:
             holder: what is written into it, with the time of this.
@@ -215,7 +215,7 @@ def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, An
 
 
 def current_holders(lock_dir: str | None, environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return who holds the node, or devices of it, now; empty where it is free."""
+    """Return who holds the node, or devices of it, now; empty if it is free."""
     path = lock_path(lock_dir, environment)
     holder = _holder_of(path)
     return [holder] if holder is not None else _device_holders(path)
@@ -239,7 +239,7 @@ def _holder_of(path: str) -> dict[str, Any] | None:
 
 
 def lock_file(path: str) -> int | None:
-    """Open and flock a private file; return its descriptor, or None where it is locked."""
+    """Open and flock a private file; return its descriptor, or None if it is locked."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

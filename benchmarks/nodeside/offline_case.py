@@ -264,10 +264,10 @@ class OfflineCase:
 
 
 def next_command(state: Mapping[str, Any], trainers: Sequence[str]) -> str | None:
-    """Return what a repeat waits for: go, drain or finish; None where for nothing.
+    """Return what a repeat waits for: go, drain or finish; None if for nothing.
 
     Args:
-        state: state.json of the node; empty where it has none.
+        state: state.json of the node; empty if it has none.
         trainers: names of the measured processes.
     """
     if state.get("state") == "ready":

@@ -167,7 +167,7 @@ def reap(launched: Iterable[Launched]) -> list[Launched]:
 
 
 def environ_of(pid: int) -> dict[str, str]:
-    """Return the environment of a process at its start; empty where it may not be read."""
+    """Return the environment of a process at its start; empty if it may not be read."""
     try:
         with open("/proc/{}/environ".format(pid), "rb") as handle:
             raw = handle.read()
@@ -182,7 +182,7 @@ def environ_of(pid: int) -> dict[str, str]:
 
 
 def stat_of(pid: int) -> list[bytes]:
-    """Return the words of /proc/PID/stat from the state on; none where the process is gone."""
+    """Return the words of /proc/PID/stat from the state on; none if the process is gone."""
     try:
         with open("/proc/{}/stat".format(pid), "rb", buffering=0) as handle:
             return handle.read().rpartition(b")")[2].split()
@@ -196,7 +196,7 @@ def is_running(pid: int) -> bool:
 
 
 def command_of(pid: int) -> list[str]:
-    """Return the command line of a process; empty where it is gone, and for kernel threads."""
+    """Return the command line of a process; empty if it is gone, and for kernel threads."""
     try:
         with open("/proc/{}/cmdline".format(pid), "rb") as handle:
             return handle.read().decode("utf-8", "replace").split("\0")
@@ -248,7 +248,7 @@ def adopted() -> list[int]:
 
 
 def send(pid: int, number: int, group: bool = False) -> bool:
-    """Send a signal; return False where no process received it."""
+    """Send a signal; return False if no process received it."""
     try:
         if group:
             os.killpg(pid, number)

@@ -27,7 +27,7 @@ def ask(query: str) -> tuple[int, str]:
 
 
 def rows(query: str) -> list[list[str]]:
-    """Return the answer to a query; no rows where nvidia-smi is absent or fails."""
+    """Return the answer to a query; no rows if nvidia-smi is absent or fails."""
     code, text = ask(query)
     return [row(line) for line in text.splitlines()] if code == 0 else []
 
@@ -38,7 +38,7 @@ def row(line: str) -> list[str]:
 
 
 def known(field: str) -> str | None:
-    """Return the name under which this driver knows a field of GPUs; None where it does not."""
+    """Return the name under which this driver knows a field of GPUs; None if it does not."""
     for name in (field, _OLD_NAMES.get(field)):
         if name and ask("--query-gpu=" + name)[0] == 0:
             return name

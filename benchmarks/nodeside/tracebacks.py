@@ -39,7 +39,7 @@ class Failure:
 
     Attributes:
         exception: its last uncaught exception with the place in the benchmarks' code, on one
-            line; None where the log shows no traceback.
+            line; None if the log shows no traceback.
         lines: the end of that traceback, or of the log without one; empty for an empty log.
     """
 

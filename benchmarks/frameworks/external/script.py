@@ -202,7 +202,7 @@ class Script:
                 log.feed(piece)
 
     def ended(self):
-        """Returns the exit code, or minus the signal, once all output is read; else None."""
+        """Returns the exit code, or minus the signal, once all output is read; otherwise None."""
         if self._popen.poll() is not None:
             self._reader.join(GRACE_S)
         return self._popen.returncode

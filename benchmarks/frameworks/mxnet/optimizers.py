@@ -62,4 +62,4 @@ def adamw(params):
 
 
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
-"""Name -> maker of the name and the settings of an optimiser, from a workload's parameters."""
+"""Name -> maker of the name and the settings of an optimizer, from a workload's parameters."""

@@ -190,7 +190,7 @@ class Trainer(Base):
         split = fleet._transpiler.vars_overview
         for held in split.get_distributed_vars_by_ep(endpoint):
             if held.origin.name not in self.made:
-                continue  # the optimiser's own
+                continue  # the optimizer's own
             shape = held.slice.shape
             value = self.made[held.origin.name].ravel()[held.offset :][: numpy.prod(shape)]
             self._tensor(held.slice.name).set(value.reshape(shape), fluid.CPUPlace())

@@ -215,7 +215,7 @@ def _periods(events, batch, per_epoch, tokens):
         events: all events.
         batch: examples in a step.
         per_epoch: examples in an epoch.
-        tokens: tokens of an example, if all counts are in tokens; else None.
+        tokens: tokens of an example, if all counts are in tokens; otherwise None.
     """
     found, opened, run, evaluated = {"block": [], "epoch": [], "eval": []}, {}, 0, []
     speeds, last = {}, (0, None)
