@@ -2,7 +2,7 @@
 
 
 def by_heads(attend, *tensors, **named):
-    """Calls PyTorch's attention, which takes (n, heads, length, size).
+    """Call PyTorch's attention, which takes (n, heads, length, size).
 
     `apis/paddle/torch_names.py` has the counterpart for PaddlePaddle, which does not transpose.
 

@@ -4,7 +4,7 @@ import os
 
 
 def each_with(environment):
-    """Returns the function `processes` of a line, given the environment of one process.
+    """Return the function `processes` of a line, given the environment of one process.
 
     Args:
         environment: function of the job, of a process's entry in it, and of {name: port}; it
@@ -12,7 +12,7 @@ def each_with(environment):
     """
 
     def processes(job, node, ports, python, code):
-        """Returns this node's processes: a list of {"name", "argv", "env"}. A pure function.
+        """Return this node's processes: a list of {"name", "argv", "env"}. A pure function.
 
         Args:
             job: the job.json document.
@@ -32,7 +32,7 @@ def each_with(environment):
 
 
 def device(job, process, ports):
-    """Returns the variables of a process's device and interface; job.json has the other ranks."""
+    """Return the variables of a process's device and interface; job.json has the other ranks."""
     if process["device"] is None:
         return {}
     env = {"CUDA_VISIBLE_DEVICES": process["device"]}
@@ -43,7 +43,7 @@ def device(job, process, ports):
 
 
 def device_without_tf32(job, process, ports):
-    """Returns the same without TF32, for lines that use it for float32 and have no own switch."""
+    """Return the same without TF32, for lines that use it for float32 and have no own switch."""
     env = device(job, process, ports)
     return {**env, "NVIDIA_TF32_OVERRIDE": "0"} if env else env
 

@@ -74,28 +74,28 @@ class Base:
         self.kept = []
 
     def step(self):
-        """Runs forward, backward and update without waiting; the loss stays on the device."""
+        """Run forward, backward and update without waiting; the loss stays on the device."""
         raise NotImplementedError
 
     def losses(self):
-        """Returns the losses of all steps so far, which `step` appends to `kept`."""
+        """Return the losses of all steps so far, which `step` appends to `kept`."""
         return [float(loss) for loss in self.kept]
 
     def weights(self):
-        """Returns name -> trained weights, with the names and layouts of the workload's data.py."""
+        """Return name -> trained weights, with the names and layouts of the workload's data.py."""
         raise NotImplementedError
 
     def ranks_agree(self):
-        """Returns whether all ranks have the same weights after a step.
+        """Return whether all ranks have the same weights after a step.
 
         With parameter servers, the trainers of most lines have weights of different ages.
         """
         return self.context.case["strategy"] != "parameter_server"
 
     def weights_digest(self):
-        """Returns the sha256 of names and values of the trained weights; equal if ranks agree.
+        """Return the sha256 of names and values of the trained weights; equal if ranks agree.
 
-        Returns None if ranks have weights of different ages.
+        Return None if ranks have weights of different ages.
         """
         if not self.ranks_agree():
             return None
@@ -106,7 +106,7 @@ class Base:
         return digest.hexdigest()
 
     def keep_weights(self):
-        """Copies the weights when the window opens, for `weights_moved` and `skipped_updates`."""
+        """Copy the weights when the window opens, for `weights_moved` and `skipped_updates`."""
         self._updates_before = self.updates_made()
         if self._fed and self.context.case["strategy"] == "parameter_server":
             self.window_batch = self._fed.peek()
@@ -120,7 +120,7 @@ class Base:
             )
 
     def weights_moved(self, updates):
-        """Returns how far each tensor has moved since `keep_weights`, in `updates` steps.
+        """Return how far each tensor has moved since `keep_weights`, in `updates` steps.
 
         Name -> `norm` before; `moved`, the norm of the difference; `largest`, the largest change
         of an element; `limit`, an upper bound of `largest` (None if the optimizer has no bound).
@@ -138,7 +138,7 @@ class Base:
         }
 
     def step_again(self):
-        """Runs a step on the very first batch and returns True; False if that batch was not kept.
+        """Run a step on the very first batch and return True; False if that batch was not kept.
 
         At scales that converge, the batch's first and last loss show whether this rank converged.
         """
@@ -149,27 +149,27 @@ class Base:
         return True
 
     def count_step(self):
-        """Sets `flops_per_step` and `sent_bytes_per_step`, after everything else is recorded.
+        """Set `flops_per_step` and `sent_bytes_per_step`, after everything else is recorded.
 
         It counts one more call of `step`, so that the counted step is like the measured ones.
         """
 
     def updates_made(self):
-        """Returns the number of updates so far; None if each step makes an update.
+        """Return the number of updates so far; None if each step makes an update.
 
         Trainers that scale the loss skip the update after an overflow, and return a number.
         """
         return None
 
     def skipped_updates(self, steps):
-        """Returns how many of `steps` since `keep_weights` made no update; None if none can."""
+        """Return how many of `steps` since `keep_weights` made no update; None if none can."""
         made = self.updates_made()
         return None if made is None else steps - (made - self._updates_before)
 
     def expert_tokens(self):
-        """Returns the tokens of this rank's next batch for each expert of each layer.
+        """Return the tokens of this rank's next batch for each expert of each layer.
 
-        Returns None if the model file has no `tokens_per_expert`: the network has no experts.
+        Return None if the model file has no `tokens_per_expert`: the network has no experts.
         """
         count = getattr(self.network, "tokens_per_expert", None)
         return count and [[int(number) for number in layer] for layer in self._forward(count)]
@@ -179,7 +179,7 @@ class Base:
         raise NotImplementedError
 
     def gradients_arrive(self):
-        """Returns whether this trainer's gradients change the weights it pulls; None: not checked.
+        """Return whether this trainer's gradients change the weights it pulls; None: not checked.
 
         Asynchronous trainers take turns: one steps and the others wait, so that only its gradients
         can change the weights. `weights_moved` proves this for a single trainer. Except with
@@ -227,28 +227,28 @@ class Base:
         return {name: numpy.array(value) for name, value in self.weights().items()}
 
     def precision_proof(self):
-        """Returns the precision found in the network; raises an error if it is not the case's."""
+        """Return the precision found in the network; raise an error if it is not the case's."""
         return self.context.precision
 
     def modes_used(self):
-        """Returns axis -> value that was really used, by the framework's own state.
+        """Return axis -> value that was really used, by the framework's own state.
 
         It is called after the window. An axis that nothing reports is left out.
         """
         return {}
 
     def serve(self):
-        """Runs a parameter server until it is ended."""
+        """Run a parameter server until it is ended."""
         raise RuntimeError("this line has no parameter server")
 
     def example(self):
-        """Returns a synthetic batch, name -> array, with the names, shapes and types of all."""
+        """Return a synthetic batch, name -> array, with the names, shapes and types of all."""
         if self._example is None:
             self._example = self._synthetic()
         return self._example
 
     def feed(self, place):
-        """Returns an endless iterator over this rank's batches, placed for `step`.
+        """Return an endless iterator over this rank's batches, placed for `step`.
 
         Synthetic batches are made and placed before training and used in turn. Real batches are
         read ahead by a thread and placed when their step begins. Each rank has its own data, so
@@ -281,7 +281,7 @@ class Base:
         return self._data.batch(self.context.params, size, self._random)
 
     def initial_weights(self, shapes):
-        """Returns name -> initial float32 array, checked against the network's parameters.
+        """Return name -> initial float32 array, checked against the network's parameters.
 
         Args:
             shapes: name -> shape of every trainable parameter, in the layout of data.py.
@@ -334,7 +334,7 @@ class Fed:
         self.again = False
 
     def peek(self):
-        """Returns the next step's batch without consuming it."""
+        """Return the next step's batch without consuming it."""
         if not self._next:
             self._next.append(next(self._batches))
         return self._next[0]
@@ -357,7 +357,7 @@ def _differ(before, after):
 
 
 def optimizer_of(params, known):
-    """Returns the line's maker of the workload's optimizer.
+    """Return the line's maker of the workload's optimizer.
 
     Args:
         params: of the workload; `optimizer` is the name.
@@ -375,7 +375,7 @@ def optimizer_of(params, known):
 
 
 def expect_precision(wanted, observed):
-    """Returns `observed`, after checking that it is the precision of the case."""
+    """Return `observed`, after checking that it is the precision of the case."""
     if observed != wanted:
         raise RuntimeError(
             "the case says {}, but a probe shows that the device computes in {}".format(

@@ -110,7 +110,7 @@ class Attempts:
         """Bytes of resident memory that a rank may take; None on a GPU without such a limit."""
 
     def fits(self, size):
-        """Returns whether a rank can train with batches of this size.
+        """Return whether a rank can train with batches of this size.
 
         Raises:
             AttemptFailed: see there.

@@ -28,7 +28,7 @@ LIBRARIES = (
 
 
 def load():
-    """Loads CUDA's libraries of this environment; returns their paths.
+    """Load CUDA's libraries of this environment; return their paths.
 
     A framework that is linked against them then finds them in memory.
     """
@@ -40,7 +40,7 @@ def load():
 
 
 def find_without_versions(paths):
-    """Lets a framework open these libraries by names like `libcudnn.so`, which wheels lack.
+    """Let a framework open these libraries by names like `libcudnn.so`, which wheels lack.
 
     Links with such names are put on LD_LIBRARY_PATH. The linker reads it only when a process
     starts, so this process replaces itself once.

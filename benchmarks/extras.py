@@ -4,7 +4,7 @@ _VARIABLES = {"drill": "NIGHTBENCH_DRILL_SLEEP_S", "profile": "NIGHTBENCH_PROFIL
 
 
 def extra_of(job, kind):
-    """Returns the extra number of a drill or profile job; 0 if the job has none.
+    """Return the extra number of a drill or profile job; 0 if the job has none.
 
     For a drill it is the sleep added to each step, in s; for a profile, the steps under a profiler.
     It is read from the job only: the node's environment could disturb real nights.

@@ -35,7 +35,7 @@ CODE = os.path.dirname(os.path.abspath(__file__))
 
 
 def job_of(options, spec):
-    """Returns a job.json of one rank, with the keys that runtimes and trainers read."""
+    """Return a job.json of one rank, with the keys that runtimes and trainers read."""
     process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1"}
     process.update(local_rank=0, device=None, measured=True)
     scales = spec["scales"]
@@ -89,7 +89,7 @@ class Changed:
         return getattr(self._data, name)
 
     def batch(self, *given):
-        """Returns a batch of data.py; with `--twice` one half stands in place of the other, too."""
+        """Return a batch of data.py; with `--twice` one half stands in place of the other, too."""
         made = self._data.batch(*given)
         for value in made.values() if self._twice else ():
             halves = value[: len(value) // 2], value[-(len(value) // 2) :]
@@ -98,7 +98,7 @@ class Changed:
         return made
 
     def weights(self, params, random):
-        """Returns the weights of data.py, changed."""
+        """Return the weights of data.py, changed."""
         made = self._data.weights(params, random)
         for name, value in made.items():
             if self._vary and value.min() == value.max():
@@ -110,7 +110,7 @@ class Changed:
 
 
 def first_step(options):
-    """Returns the document; see the module's docstring."""
+    """Return the document; see the module's docstring."""
     spec = read_json(os.path.join(CODE, "workloads", options.workload, "spec.json"))
     job = job_of(options, spec)
     context = Context(job, "trainer-0", {"ports": {}}, None, spec)
@@ -138,7 +138,7 @@ def first_step(options):
 
 
 def main():
-    """Prints the document; exit code 2 where network and data do not fit."""
+    """Print the document; exit code 2 if network and data do not fit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("line", help="a folder of frameworks/")
     parser.add_argument("workload", help="a folder of workloads/")

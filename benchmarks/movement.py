@@ -20,7 +20,7 @@ def step_limit(params):
 
 
 def movement(before, after, absolute, of_norm):
-    """Returns norm, moved, largest and limit of a tensor, as `weights_moved` describes them."""
+    """Return norm, moved, largest and limit of a tensor, as `weights_moved` describes them."""
     difference = after - before
     largest = float(numpy.abs(difference).max()) if difference.size else 0.0
     norm, moved = _norm(before), _norm(difference)

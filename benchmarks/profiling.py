@@ -15,7 +15,7 @@ MOST_STACKS = 1500
 
 
 def profile(trainer, runtime, steps):
-    """Trains `steps` more steps under a profiler and returns rank.json's `profile`."""
+    """Train `steps` more steps under a profiler and return rank.json's `profile`."""
     lasted_s = []
 
     def run():
@@ -55,7 +55,7 @@ def summary(name, spans, steps, wall_s):
 
 
 def nested(events):
-    """Returns the spans of events that are nested on their thread.
+    """Return the spans of events that are nested on their thread.
 
     Args:
         events: (thread, name, begin, duration) each, in seconds, in any order.

@@ -116,7 +116,7 @@ class Context:
 def data_path(job, spec):
     """Return the path of a job's data on this node: the cluster's data set or the shipped sample.
 
-    Returns None if the data are synthetic.
+    Return None if the data are synthetic.
     """
     if job["case"]["data"] == "sample":
         return os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", spec["reads"])
@@ -137,13 +137,13 @@ def load_module(name, path):
 
 
 def read_json(path):
-    """Returns the JSON document in a file."""
+    """Return the JSON document in a file."""
     with open(path) as stream:
         return json.load(stream)
 
 
 def write_json(path, document):
-    """Writes a JSON document atomically, by a rename."""
+    """Write a JSON document atomically, by a rename."""
     temporary = "{}.tmp-{}".format(path, os.getpid())
     with open(temporary, "w") as stream:
         json.dump(document, stream, allow_nan=False)
@@ -153,7 +153,7 @@ def write_json(path, document):
 
 
 def process_start_s():
-    """Returns the start of this process on the monotonic clock, in s (resolution 0.01 s)."""
+    """Return the start of this process on the monotonic clock, in s (resolution 0.01 s)."""
     with open("/proc/self/stat") as stream:
         # The second field, the command's name in brackets, may hold blanks; start time is the 22nd.
         ticks = int(stream.read().rpartition(")")[2].split()[19])
@@ -169,7 +169,7 @@ def tell_stack_on_signal(folder):
 
 
 def new_runtime(code, context):
-    """Returns the line's runtime, after it has joined the other ranks."""
+    """Return the line's runtime, after it has joined the other ranks."""
     line = os.path.join(code, "frameworks", context.case["framework"])
     runtime = load_module("nightbench_runtime", os.path.join(line, "runtime.py")).Runtime(context)
     context.runtime = runtime
@@ -178,7 +178,7 @@ def new_runtime(code, context):
 
 
 def new_trainer(code, context, wrap_data=None):
-    """Returns the line's trainer of the workload; `wrap_data` may replace the module data.py."""
+    """Return the line's trainer of the workload; `wrap_data` may replace the module data.py."""
     line = os.path.join(code, "frameworks", context.case["framework"])
     workload = os.path.join(code, "workloads", context.case["workload"])
     api = read_json(os.path.join(line, "framework.json"))["api"]
@@ -205,7 +205,7 @@ def conditions(environ):
 
 
 def main():
-    """Runs the process named by the environment and returns its exit code."""
+    """Run the process named by the environment and return its exit code."""
     environ = os.environ
     started_s = process_start_s()
     code, folder = environ["NIGHTBENCH_CODE"], environ["NIGHTBENCH_PROCESS_DIR"]

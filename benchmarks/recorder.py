@@ -30,13 +30,13 @@ class Recorder:
         atexit.register(self._flush_at_exit, os.getpid())
 
     def phase(self, name):
-        """Records that a phase begins now."""
+        """Record that a phase begins now."""
         self._previous_s = time.monotonic()
         self._lines.append(json.dumps({"kind": "phase", "phase": name, "t_s": self._previous_s}))
         self.flush()
 
     def step(self, phase, step):
-        """Records that a step has returned now."""
+        """Record that a step has returned now."""
         now = time.monotonic()
         self._lines.append(
             '{{"kind": "step", "phase": "{}", "step": {}, "t_s": {:.6f}, "dt_s": {:.6f}}}'.format(
@@ -48,7 +48,7 @@ class Recorder:
             self.flush()
 
     def flush(self):
-        """Writes the buffered records."""
+        """Write the buffered records."""
         if self._lines:
             self._stream.write("\n".join(self._lines) + "\n")
             self._stream.flush()
@@ -60,6 +60,6 @@ class Recorder:
             self.flush()
 
     def close(self):
-        """Writes the buffered records and closes the file."""
+        """Write the buffered records and close the file."""
         self.flush()
         self._stream.close()

@@ -56,7 +56,7 @@ class Rendezvous:
         self.agree(0)
 
     def close(self):
-        """Closes the connections."""
+        """Close the connections."""
         for connection in self._streams + self._sockets:
             connection.close()
 

@@ -6,7 +6,7 @@ def _together(weights):
 
 
 def optimizers_of(optim, groups_of=_together, **of_adam):
-    """Returns name -> maker, which takes the network's parameters, the workload's, and switches.
+    """Return name -> maker, which takes the network's parameters, the workload's, and switches.
 
     Args:
         optim: the library's module.

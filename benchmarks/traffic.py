@@ -98,7 +98,7 @@ def of_sockets(backend, store_port=None):
 
 
 def interfaces(without_port=None):
-    """Returns the network interfaces of this process's established TCP connections."""
+    """Return the network interfaces of this process's established TCP connections."""
     mine = _own_sockets()
     found = set()
     for family, path in ((socket.AF_INET, "/proc/self/net/tcp"),

@@ -24,7 +24,7 @@ class Slowed(Wrapper):
         self._runtime, self._sleep_s = runtime, sleep_s
 
     def step(self):
-        """Runs a step, waits for the device (otherwise it would hide the sleep) and sleeps."""
+        """Run a step, wait for the device (otherwise it would hide the sleep) and sleep."""
         self.trainer.step()
         self._runtime.device_sync()
         time.sleep(self._sleep_s)

@@ -29,7 +29,7 @@ class PaddleRuntime(Base):
     mark = Base.idle_mark
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        """Choose the device (the launcher shows the process only its own), join the others."""
         self.gpu = self.context.device is not None
         paddle.seed(self.context.seed + self.context.data_rank)
         paddle.set_device("gpu:0" if self.gpu else "cpu")
@@ -39,7 +39,7 @@ class PaddleRuntime(Base):
             dist.init_parallel_env()
 
     def barrier(self):
-        """Waits for all ranks and for the device, because NCCL only queues the barrier."""
+        """Wait for all ranks and for the device, because NCCL only queues the barrier."""
         if self.context.grouped:
             dist.barrier()
         self.device_sync()
@@ -53,12 +53,12 @@ class PaddleRuntime(Base):
         return shared.item()
 
     def device_sync(self):
-        """Waits until the GPU is idle; steps on the CPU have ended when they return."""
+        """Wait until the GPU is idle; steps on the CPU have ended when they return."""
         if self.gpu:
             paddle.device.cuda.synchronize()
 
     def profile(self, run):
-        """Returns the spans of PaddlePaddle's operators; on GPUs, only those of kernels."""
+        """Return the spans of PaddlePaddle's operators; on GPUs, only those of kernels."""
         target = paddle.profiler.ProfilerTarget
         profiler = paddle.profiler.Profiler(targets=[target.GPU if self.gpu else target.CPU])
         with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ class PaddleRuntime(Base):
         return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def shutdown(self):
-        """Leaves together with the others: rank 0 runs the store that they still use."""
+        """Leave together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()

@@ -4,7 +4,7 @@ import numpy
 
 
 def rows_pulled(program, run, feed):
-    """Returns the rows of sparse tables that PaddlePaddle's servers send for a batch.
+    """Return the rows of sparse tables that PaddlePaddle's servers send for a batch.
 
     Trainers do not store these tables: the variables of the tables keep their initial values.
 

@@ -16,14 +16,14 @@ _networks, _last = [], []
 
 
 def put_channels_last():
-    """Makes networks that are built later take images (n, h, w, c) and keep this layout."""
+    """Make networks that are built later take images (n, h, w, c) and keep this layout."""
     _last.append(True)
     for module in _networks:
         module.SPATIAL = (1, 2)
 
 
 def network_of(path):
-    """Returns the module `pytorch.py` next to a file, with PaddlePaddle's layers."""
+    """Return the module `pytorch.py` next to a file, with PaddlePaddle's layers."""
     beside = os.path.join(os.path.dirname(path), "pytorch.py")
     spec = importlib.util.spec_from_file_location("nightbench_torch_network", beside)
     module = importlib.util.module_from_spec(spec)

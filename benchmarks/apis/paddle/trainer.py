@@ -12,7 +12,7 @@ from apis.paddle.loss_layer import Loss
 
 
 def trainable(model):
-    """Returns name -> parameter, without batch-norm statistics, which PaddlePaddle includes."""
+    """Return name -> parameter, without batch-norm statistics, which PaddlePaddle includes."""
     return {name: weight for name, weight in model.named_parameters() if not weight.stop_gradient}
 
 
@@ -110,7 +110,7 @@ class EagerTrainer(Base):
         self.batches = self.feed(self.placed)
 
     def distribute(self, optimizer):
-        """Sets `forward` and `optimizer`; the argument is a function that makes the optimizer."""
+        """Set `forward` and `optimizer`; the argument is a function that makes the optimizer."""
         size = BUFFERS.get(self.context.case.get("tuning"))
         sizes = {} if size is None else {"comm_buffer_size": size, "last_comm_buffer_size": size}
         self.forward = self.graph or self.model
@@ -119,16 +119,16 @@ class EagerTrainer(Base):
         self.optimizer = optimizer()
 
     def placed(self, batch):
-        """Returns the tensors of a batch."""
+        """Return the tensors of a batch."""
         if self.last:
             batch = channels_last.batch(batch)
         return {name: paddle.to_tensor(value) for name, value in batch.items()}
 
     def exchange(self):
-        """Exchanges gradients that the backward does not exchange; here there are none."""
+        """Exchange gradients that the backward does not exchange; here there are none."""
 
     def step(self):
-        """Runs forward, backward and update. On a GPU the loss stays a tensor."""
+        """Run forward, backward and update. On a GPU the loss stays a tensor."""
         loss = self.backward(next(self.batches))
         self.exchange()
         self.scaler.step(self.optimizer)
@@ -140,11 +140,11 @@ class EagerTrainer(Base):
         self.kept.append(loss if self.context.runtime.gpu else loss.item())
 
     def backward(self, batch):
-        """Runs forward and backward of a batch; returns its loss, which stays a tensor."""
+        """Run forward and backward of a batch; return its loss, which stays a tensor."""
         return self.part_backward(batch, 1)
 
     def part_backward(self, batch, parts):
-        """Runs one micro-batch of `parts`; returns its part of the loss."""
+        """Run one micro-batch of `parts`; return its part of the loss."""
         loss = self.loss(batch)
         if parts > 1:
             loss = loss / parts
@@ -152,16 +152,16 @@ class EagerTrainer(Base):
         return loss.detach()
 
     def loss(self, batch):
-        """Returns the loss of a batch, in the precision of the case."""
+        """Return the loss of a batch, in the precision of the case."""
         with self.autocast():
             return self.forward(batch) if self.graph else self.network.loss(self.forward, batch)
 
     def updates_made(self):
-        """Returns the number of steps whose gradients did not overflow."""
+        """Return the number of steps whose gradients did not overflow."""
         return self.updates if self.scaler.is_enable() else None
 
     def count_step(self):
-        """Runs one more step and counts its FLOPs, if Python sees the products of this rank.
+        """Run one more step and count its FLOPs, if Python sees the products of this rank.
 
         It does not see those of a graph, the split of matrices, and which layers are recomputed.
         """
@@ -177,7 +177,7 @@ class EagerTrainer(Base):
             return function(self.model, next(self.batches)).tolist()
 
     def autocast(self):
-        """Returns a context of mixed precision by PaddlePaddle's lists, if the case asks for it.
+        """Return a context of mixed precision by PaddlePaddle's lists, if the case asks for it.
 
         Except with `amp_o2`, parameters stay float32, and so do the reductions in those lists.
         """
@@ -187,7 +187,7 @@ class EagerTrainer(Base):
         return paddle.amp.auto_cast(level=self.level, dtype=dtype)
 
     def modes_used(self):
-        """Returns the tuning, execution and layout that were really used."""
+        """Return the tuning, execution and layout that were really used."""
         programs = self.graph.forward.program_cache if self.graph else ()
         return {
             "tuning": self._tuned(),
@@ -222,18 +222,18 @@ class EagerTrainer(Base):
         return len(seen) == len(layers) > 0 and all(seen)
 
     def weights(self):
-        """Returns name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         return {name: self.whole(x).numpy() for name, x in trainable(self.model).items()}
 
     def whole(self, weight):
-        """Returns a parameter's full value in float32."""
+        """Return a parameter's full value in float32."""
         if weight.dtype == paddle.float32:
             return weight
         # The values that the optimizer updates, from its first step on.
         return self.optimizer._master_weights.get(weight.name, weight.astype("float32"))
 
     def precision_proof(self):
-        """Returns the precision that a product with 1 + 2^-12 shows: TF32 rounds it to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: TF32 rounds it to 1.
 
         Mixed precision is recognised by the type of the product.
         """

@@ -4,7 +4,7 @@ import numpy
 
 
 def flops_of(graph):
-    """Returns the FLOPs of a graph with known shapes, including the functions that it calls."""
+    """Return the FLOPs of a graph with known shapes, including the functions that it calls."""
     return sum(_flops(each) for each in graph.get_operations())
 
 

@@ -52,14 +52,14 @@ class Log:
         self._rest = b""
 
     def feed(self, piece):
-        """Adds bytes that have just arrived."""
+        """Add bytes that have just arrived."""
         now = time.monotonic()
         *ended, self._rest = _ENDS.split(self._rest + piece)
         self.lines += [line.decode("utf-8", "replace") for line in ended]
         self.times_s += [now] * len(ended)
 
     def text(self, whole):
-        """Returns all complete lines; with `whole`, also the text after the last of them."""
+        """Return all complete lines; with `whole`, also the text after the last of them."""
         rest = self._rest.decode("utf-8", "replace") if whole else ""
         return "".join(line + "\n" for line in self.lines) + rest
 
@@ -73,7 +73,7 @@ class LogFile:
         self._offset = os.path.getsize(path) if os.path.exists(path) else 0
 
     def read(self):
-        """Reads what was appended; a file that was rewritten is read from its beginning."""
+        """Read what was appended; a file that was rewritten is read from its beginning."""
         if not os.path.exists(self._path):
             return
         if os.path.getsize(self._path) < self._offset:
@@ -146,7 +146,7 @@ def _stated_s(record, samples_per_step):
 
 
 def find_window(found, times_s, protocol, samples_per_step):
-    """Returns the first window of a log that is long enough; None if there is none yet.
+    """Return the first window of a log that is long enough; None if there is none yet.
 
     If the log does not state the length of epochs, steps are not counted across epochs: the
     window is then within one epoch.
@@ -202,13 +202,13 @@ class Script:
                 log.feed(piece)
 
     def ended(self):
-        """Returns the exit code, or minus the signal, once all output is read; otherwise None."""
+        """Return the exit code, or minus the signal, once all output is read; otherwise None."""
         if self._popen.poll() is not None:
             self._reader.join(GRACE_S)
         return self._popen.returncode
 
     def end(self):
-        """Ends the script and the processes of its session."""
+        """End the script and the processes of its session."""
         for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
             try:
                 os.killpg(self._popen.pid, number)
@@ -218,7 +218,7 @@ class Script:
 
 
 def commit_of(folder):
-    """Returns repository, commit and local changes of a folder; empty if it is not in git."""
+    """Return repository, commit and local changes of a folder; empty if it is not in git."""
 
     def git(*words):
         try:
@@ -263,7 +263,7 @@ class LogReader:
         return None if self._file else self.log
 
     def look(self, whole):
-        """Reads new lines; exits if the log can no longer be read.
+        """Read new lines; exit if the log can no longer be read.
 
         Args:
             whole: the script has ended, and no more lines will come.
@@ -301,7 +301,7 @@ class LogReader:
 
 
 def main():
-    """Runs the script of this process and returns the exit code."""
+    """Run the script of this process and return the exit code."""
     environ = os.environ
     started_s = process_start_s()
     process_dir, repeat_dir = environ["NIGHTBENCH_PROCESS_DIR"], environ["NIGHTBENCH_REPEAT_DIR"]
@@ -331,7 +331,7 @@ def main():
 
 
 def wait(script, reader, drain_file):
-    """Waits until all windows of the gang are read; exits if the script or its log fails."""
+    """Wait until all windows of the gang are read; exit if the script or its log fails."""
     while not os.path.exists(drain_file):
         code = script.ended() if script else None
         if code:
@@ -348,20 +348,20 @@ def wait(script, reader, drain_file):
 
 
 def samples_per_step(context):
-    """Returns the units of work in a step, of the devices that this process measures."""
+    """Return the units of work in a step, of the devices that this process measures."""
     devices = context.case["trainers"] // context.world_size
     return context.batch_size * devices * context.params.get("units_per_example", 1)
 
 
 def stated_samples(context, per_device):
-    """Returns the units of work in a step, of the devices that the log's values cover."""
+    """Return the units of work in a step, of the devices that the log's values cover."""
     if per_device or context.params["command"]["log"]["covers"] == "device":
         return context.batch_size * context.params.get("units_per_example", 1)
     return samples_per_step(context)
 
 
 def summary(context, reader, versions, started_s):
-    """Returns the rank.json document; values that a log does not state are null."""
+    """Return the rank.json document; values that a log does not state are null."""
     window = reader.window
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {

@@ -6,7 +6,7 @@ import jax
 
 
 def flops_of(jaxpr):
-    """Returns the FLOPs of one call; inside a `shard_map`, those of one device."""
+    """Return the FLOPs of one call; inside a `shard_map`, those of one device."""
     return sum(map(_flops, jaxpr.eqns))
 
 

@@ -31,15 +31,15 @@ class Stages:
         self.own = context.rank // (context.data_ranks * context.tensor)
 
     def own_samples(self, batch):
-        """Returns this rank's samples of a batch, which is the same for all stages."""
+        """Return this rank's samples of a batch, which is the same for all stages."""
         return {name: numpy.split(value, self.count)[self.own] for name, value in batch.items()}
 
     def has(self, name):
-        """Returns whether a weight belongs to a layer."""
+        """Return whether a weight belongs to a layer."""
         return name.startswith(self.prefix)
 
     def joined(self, named):
-        """Returns name -> weight, with the weights at the same place of all stages stacked.
+        """Return name -> weight, with the weights at the same place of all stages stacked.
 
         A stacked weight has stages as its first dimension and the name of the first stage's weight.
         """
@@ -68,7 +68,7 @@ class Stages:
         return ["{}{}.{}".format(self.prefix, place, rest) for place in places]
 
     def through(self, layer, x, gather_once):
-        """Returns the output of the layers of all stages for this rank's samples.
+        """Return the output of the layers of all stages for this rank's samples.
 
         Args:
             layer: function of a layer's name and its input.

@@ -26,7 +26,7 @@ class Runtime(Base):
     package = jax
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        """Choose the device (the launcher shows the process only its own), join the others."""
         context = self.context
         self.gpu = context.device is not None
         jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
@@ -52,24 +52,24 @@ class Runtime(Base):
         )
 
     def barrier(self):
-        """Waits for all ranks and their devices."""
+        """Wait for all ranks and their devices."""
         self.device_sync()
         if self.context.grouped:
             multihost_utils.sync_global_devices("nightbench")
 
     def agree(self, value):
-        """Returns rank 0's number, by broadcast as float32, which is exact up to 2**24."""
+        """Return rank 0's number, by broadcast as float32, which is exact up to 2**24."""
         if not self.context.grouped:
             return value
         return float(multihost_utils.broadcast_one_to_all(numpy.float32(value)))
 
     def device_sync(self):
-        """Waits until the device is idle."""
+        """Wait until the device is idle."""
         self._note(0)
         jax.block_until_ready(self.pending)
 
     def mark(self):
-        """Returns a mark for the moment at which the last step's loss is computed.
+        """Return a mark for the moment at which the last step's loss is computed.
 
         JAX has no device events, and its steps return before they have run.
         """
@@ -90,7 +90,7 @@ class Runtime(Base):
         return super().laps([noted_s for _, noted_s in marks])
 
     def profile(self, run):
-        """Returns the spans of XLA's operators; on GPUs, those of their kernels on each stream."""
+        """Return the spans of XLA's operators; on GPUs, those of their kernels on each stream."""
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
                 run()
@@ -128,7 +128,7 @@ class Runtime(Base):
         return traffic.of_nccl(os.environ) if self.gpu else traffic.of_gloo(self.master)
 
     def shutdown(self):
-        """Leaves together with the others: rank 0 runs the store that they still use."""
+        """Leave together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             jax.distributed.shutdown()
 

@@ -11,7 +11,7 @@ HOLDERS = ("stages", "shards")
 
 
 def gathered_again(function):
-    """Returns the function with a backward that gathers weights again and keeps all other values.
+    """Return the function with a backward that gathers weights again and keeps all other values.
 
     Broadcasts of a gathered weight are also computed again.
     """
@@ -20,14 +20,14 @@ def gathered_again(function):
 
 
 def gathered_once(gather):
-    """Returns a function that gathers a stage's weights; busy ticks scatter their gradients.
+    """Return a function that gathers a stage's weights; busy ticks scatter their gradients.
 
     In ticks without a micro-batch the gradients are zeros, which no rank needs to send.
 
     Args:
         gather: function from {name: shard} to {name: weight}.
 
-    Returns a function of {name: shard} and of whether the tick has a micro-batch, which is the same
+    Return a function of {name: shard} and of whether the tick has a micro-batch, which is the same
     on all ranks of a stage.
     """
 
@@ -59,22 +59,22 @@ class Scope:
         return self.parameters[name]
 
     def average(self, name, value):
-        """Updates a running average for inference: 0.9 of the old average plus 0.1 of the value."""
+        """Update a running average for inference: 0.9 of the old average plus 0.1 of the value."""
         self.averages[name] = 0.9 * self.old[name] + 0.1 * value
 
     def dropout(self, x, rate):
-        """Replaces a share `rate` of the values by zeros and scales up the others."""
+        """Replace a share `rate` of the values by zeros and scale up the others."""
         if not rate:
             return x
         self.key, key = jax.random.split(self.key)
         return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
     def by_experts(self, function, rows, weights, chosen):
-        """Returns the weighted output of experts for rows (rows, hidden)."""
+        """Return the weighted output of experts for rows (rows, hidden)."""
         return function(rows, weights, chosen)
 
     def by_layers(self, layer, count, x):
-        """Returns the output of `count` layers for x; each layer gets the previous one's output."""
+        """Return the output of `count` layers for x; each layer gets the previous one's output."""
         for number in range(count):
             x = layer("layers.{}".format(number), x)
         return x
@@ -94,7 +94,7 @@ class Sharded(Scope):
         self.whole = {}
 
     def gather_once(self, is_busy):
-        """Gathers the weights of this rank's stage for a tick with or without a micro-batch.
+        """Gather the weights of this rank's stage for a tick with or without a micro-batch.
 
         XLA sees that all ticks gather the same weights, and gathers them once.
         """
@@ -117,13 +117,13 @@ class Sharded(Scope):
         return gather(part)
 
     def by_layers(self, layer, count, x):
-        """Returns the output of all layers for x; with stages, each rank computes its stage."""
+        """Return the output of all layers for x; with stages, each rank computes its stage."""
         if self.stages is None:
             return super().by_layers(layer, count, x)
         return self.stages.through(layer, x, self.gather_once)
 
     def parameter(self, name, *shape):
-        """Returns a whole parameter, gathered from the ranks if it is sharded."""
+        """Return a whole parameter, gathered from the ranks if it is sharded."""
         if name in self.whole:
             return self.whole[name]
         part, axes = self.parameters[name], HOLDERS
@@ -134,7 +134,7 @@ class Sharded(Scope):
         return self._gathered(name, part, axes)
 
     def by_experts(self, function, rows, weights, chosen):
-        """Returns the same, computed by the experts of all ranks for this rank's rows."""
+        """Return the same, computed by the experts of all ranks for this rank's rows."""
         if self.held is None:
             return function(rows, weights, chosen)
         rows, weights, chosen = (
@@ -153,10 +153,10 @@ class Shapes(Scope):
         super().__init__({}, {}, jax.random.key(0))
 
     def parameter(self, name, *shape):
-        """Records the shape; returns zeros."""
+        """Record the shape; return zeros."""
         self.parameters[name] = shape
         return jnp.zeros(shape)
 
     def average(self, name, value):
-        """Records zeros in the value's shape."""
+        """Record zeros in the value's shape."""
         self.averages[name] = numpy.zeros(value.shape, "float32")

@@ -240,19 +240,19 @@ class Trainer(Base):
         return {**kept, **scale, "good_steps": jnp.where(grown, 0, good)}
 
     def step(self):
-        """Runs forward, backward and update as one compiled function, which returns at once."""
+        """Run forward, backward and update as one compiled function, which returns at once."""
         batch = next(self.batches)
         self.state, loss = self.train(self.state, batch)
         self.context.runtime.pending = self.state, loss
         self.kept.append(loss)
 
     def updates_made(self):
-        """Returns the number of updates; an overflow leaves the state and this number unchanged."""
+        """Return the number of updates; an overflow leaves the state and this number unchanged."""
         scaled = self.context.precision == "fp16"
         return int(_own(self.state["step"])) - 1 if scaled else None
 
     def count_step(self):
-        """Runs one more step, and counts the FLOPs in the trace of the compiled function.
+        """Run one more step, and count the FLOPs in the trace of the compiled function.
 
         It does not count stages, because idle ticks compute too, nor split experts, because each
         device traces the rows of all devices.
@@ -293,7 +293,7 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Returns whether XLA compiled the step, and how this rank's weights are really split."""
+        """Return whether XLA compiled the step, and how this rank's weights are really split."""
         context, found = self.context, {"compiler": "xla" if self.train._cache_size() else "none"}
         parts = {
             name: weight.size // weight.addressable_data(0).size
@@ -332,7 +332,7 @@ class Trainer(Base):
         return "3" if sum(" all-gather" in each for each in looped) >= 2 else "2"
 
     def precision_proof(self):
-        """Returns the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
+        """Return the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
         fine, unit = self._cast((jnp.full((256, 256), 1 + 2.0**-12), jnp.eye(256)))
         image, filters = fine.reshape(1, 16, 16, 256), unit.reshape(1, 1, 256, 256)
         layout = ("NHWC", "HWIO", "NHWC")

@@ -60,11 +60,11 @@ class Trainer(Base):
         return loss
 
     def autocast(self):
-        """Returns a context with float16 products if the case asks for it; sums stay in float32."""
+        """Return a context with float16 products if the case asks for it; sums stay in float32."""
         return amp.autocast(enabled=self.scaler is not None)
 
     def step(self):
-        """Queues forward, backward and update; the loss stays a tensor."""
+        """Queue forward, backward and update; the loss stays a tensor."""
         self.kept.append(self.train(*next(self.batches)))
 
     def weights(self):
@@ -74,12 +74,12 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Returns whether the step was traced."""
+        """Return whether the step was traced."""
         traced = isinstance(self.train, trace) and self.train._trace is not None
         return {"execution": "graph" if traced else "default"}
 
     def precision_proof(self):
-        """Returns the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
 
         float16 keeps 1 + 2^-9. TF32 keeps it too, but is off (launch.py).
         """

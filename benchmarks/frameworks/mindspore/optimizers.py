@@ -25,7 +25,7 @@ class CorrectedAdam(nn.Cell):
         self.update = ops.AdamWeightDecay()
 
     def construct(self, gradients):
-        """Updates all parameters in place."""
+        """Update all parameters in place."""
         power1 = ops.assign(self.power1, self.power1 * self.beta1)
         power2 = ops.assign(self.power2, self.power2 * self.beta2)
         correction = ops.sqrt(1.0 - power2)

@@ -30,7 +30,7 @@ class Step(nn.Cell):
         self.optimizer, self.reduce = optimizer, reduce
 
     def construct(self, batch):
-        """Updates the weights; returns the loss of the batch before the update."""
+        """Update the weights; return the loss of the batch before the update."""
         loss, gradients = self.backward(batch)
         self.optimizer(self.reduce(gradients))
         return loss
@@ -82,12 +82,12 @@ class Trainer(Base):
                 yield owner + dot + NAMES.get(name, name), weight, id(weight) in matrices
 
     def serve(self):
-        """Runs the scheduler until all ranks have left; a single rank does not need it."""
+        """Run the scheduler until all ranks have left; a single rank does not need it."""
         if self.context.world_size > 1:
             communication.init()
 
     def step(self):
-        """Queues forward, backward and update; the loss stays a tensor."""
+        """Queue forward, backward and update; the loss stays a tensor."""
         loss = self.train(next(self.batches))
         # Its memory follows that of the forward pass, which malloc could not use again.
         self.kept.append(loss.copy())
@@ -100,11 +100,11 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Returns whether the step was compiled: its cell then has graphs."""
+        """Return whether the step was compiled: its cell then has graphs."""
         return {"execution": "graph" if self.cell._phase_cache else "default"}
 
     def precision_proof(self):
-        """Returns the precision that a product with 1 + 2^-12 shows: bfloat16 rounds it to 1."""
+        """Return the precision that a product with 1 + 2^-12 shows: bfloat16 rounds it to 1."""
         fine = ops.full((256, 256), 1 + 2.0**-12, dtype=mindspore.float32)
         product = ops.matmul(fine, ops.eye(256, 256, mindspore.float32))
         exact = bool((product == fine).all().asnumpy())

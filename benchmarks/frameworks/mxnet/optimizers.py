@@ -11,7 +11,7 @@ class CorrectedAdam(mxnet.optimizer.Adam):
     """
 
     def update(self, index, weight, grad, state):
-        """Updates a weight in place."""
+        """Update a weight in place."""
         self._update_count(index)
         count, (mean, square) = self._index_update_count[index], state
         rate, correction = self._get_lr(index), (1.0 - self.beta2**count) ** 0.5
@@ -32,7 +32,7 @@ class CorrectedAdam(mxnet.optimizer.Adam):
         )
 
     def __getstate__(self):
-        """Returns the state with decay factors: servers see weights as vectors without shape."""
+        """Return the state with decay factors: servers see weights as vectors without shape."""
         state = super().__getstate__()
         state["wd_mult"] = {index: weight.wd_mult for index, weight in self.param_dict.items()}
         return state

@@ -19,17 +19,17 @@ def scaled_dot_product_attention(query, key, value, dropout_p=0.0):
 
 
 def take_along_dim(tensor, indices, dim):
-    """Selects by indices (n, k, 1) from (n, length, size), because `gather` does not broadcast."""
+    """Select by indices (n, k, 1) from (n, length, size), because `gather` does not broadcast."""
     return oneflow.gather(tensor, dim, indices.expand(-1, -1, tensor.shape[2]))
 
 
 def unflatten(tensor, dim, sizes):
-    """Splits a dimension of a tensor into several."""
+    """Split a dimension of a tensor into several."""
     return tensor.reshape(*tensor.shape[:dim], *sizes, *tensor.shape[dim + 1 :])
 
 
 def put_channels_last(network):
-    """Makes models of the module `network` take images (n, h, w, c), by OneFlow's own switch."""
+    """Make models of the module `network` take images (n, h, w, c), by OneFlow's own switch."""
     os.environ["ONEFLOW_ENABLE_NHWC"] = "1"
     network.SPATIAL = (1, 2)
 
@@ -50,7 +50,7 @@ def adaptive_avg_pool2d(images, size, pool=functional.adaptive_avg_pool2d):
 
 
 def install():
-    """Makes `import torch` mean OneFlow in this process."""
+    """Make `import torch` mean OneFlow in this process."""
     functional.max_pool2d = max_pool2d
     functional.adaptive_avg_pool2d = adaptive_avg_pool2d
     functional.scaled_dot_product_attention = scaled_dot_product_attention

@@ -40,7 +40,7 @@ class Step(nn.Graph):
             self.set_grad_scaler(oneflow.amp.GradScaler())
 
     def build(self, batch):
-        """Runs forward and backward of a batch; returns its loss."""
+        """Run forward and backward of a batch; return its loss."""
         loss = self.loss(self.model, batch)
         loss.backward()
         return loss
@@ -55,7 +55,7 @@ class Product(nn.Graph):
             self.config.enable_amp(True, dtype=dtype)
 
     def build(self, left, right):
-        """Returns the product."""
+        """Return the product."""
         return oneflow.matmul(left, right)
 
 
@@ -120,7 +120,7 @@ class Trainer(Base):
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
 
     def step(self):
-        """Queues forward, backward and update; the loss stays on the device."""
+        """Queue forward, backward and update; the loss stays on the device."""
         batch = next(self.batches)
         if self.graphed:
             loss = self.graph(batch)
@@ -142,13 +142,13 @@ class Trainer(Base):
                 weight.grad.mul_(1.0 / self.scale)
 
     def autocast(self):
-        """Returns a context of mixed precision for eager steps, if the case asks for it."""
+        """Return a context of mixed precision for eager steps, if the case asks for it."""
         if self.dtype is None:
             return contextlib.nullcontext()
         return oneflow.autocast("cuda", dtype=self.dtype)
 
     def losses(self):
-        """Returns the losses of all steps so far, for this rank's batches."""
+        """Return the losses of all steps so far, for this rank's batches."""
         # A global loss is the sum of the ranks' means, each divided by the number of ranks.
         parts = self.context.world_size if self.split else 1
         return [float(self._own(loss)) * parts for loss in self.kept]
@@ -167,7 +167,7 @@ class Trainer(Base):
         return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
 
     def modes_used(self):
-        """Returns whether OneFlow compiled the step as a graph, what it fused, and the layout."""
+        """Return whether OneFlow compiled the step as a graph, what it fused, and the layout."""
         compiled = self.graphed and self.graph._is_compiled
         found = {"execution": "graph" if compiled else "default"}
         operators = ()
@@ -185,7 +185,7 @@ class Trainer(Base):
         return found
 
     def is_split(self):
-        """Returns whether the graph shards weights or optimizer states (ZeRO)."""
+        """Return whether the graph shards weights or optimizer states (ZeRO)."""
         operators = self.graph._full_graph_proto.net.op
         kept = [each.variable_conf for each in operators if each.HasField("variable_conf")]
         return any("S(0)" in each.nd_sbp for each in kept)
@@ -213,7 +213,7 @@ class Trainer(Base):
         return len(seen) == 2 * len(layers) > 0 and all(seen)
 
     def precision_proof(self):
-        """Returns the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
 
         float16 and TF32 keep 1 + 2^-9. Without a cast, coarse means TF32, which launch.py disables.
         """

@@ -20,7 +20,7 @@ EVERY_S = 1.0
 
 
 def condition():
-    """Returns the address of the communicator's condition variable; None in an unknown build.
+    """Return the address of the communicator's condition variable; None in an unknown build.
 
     BarrierWeakUp begins by adding the variable's offset (imm32) to the object's address.
     """
@@ -35,7 +35,7 @@ def condition():
 
 
 def keep_awake(communicator):
-    """Repeats the notification each second, in a thread that ends with `communicator`."""
+    """Repeat the notification each second, in a thread that ends with `communicator`."""
     address = condition()
     if address is None:
         print("This build of PaddlePaddle is not known: lost notifications are not repeated.")

@@ -14,7 +14,7 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
 
 
 def decay(params):
-    """Returns the weight decay, which is added to the gradient of every parameter; None without."""
+    """Return the weight decay, which is added to the gradient of every parameter; None without."""
     rate = params.get("weight_decay", 0.0)
     return fluid.regularizer.L2DecayRegularizer(rate) if rate else None
 
@@ -162,7 +162,7 @@ class Trainer(Base):
         return strategy
 
     def modes_used(self):
-        """Returns how gradients are summed, by the operator that makes NCCL's communicators."""
+        """Return how gradients are summed, by the operator that makes NCCL's communicators."""
         if self.context.case.get("tuning", "default") == "default":
             return {}
         (made,) = (
@@ -179,7 +179,7 @@ class Trainer(Base):
         return fluid.global_scope().find_var(name).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended.
+        """Run this parameter server until it is ended.
 
         Fluid 1.8's servers do not end with their trainers. Its launcher ends them, and so does the
         agent, after all trainers of the gang are done.
@@ -197,18 +197,18 @@ class Trainer(Base):
         fleet.run_server()
 
     def step(self):
-        """Runs forward, backward and exchange with servers; returns when the executor is done."""
+        """Run forward, backward and exchange with servers; return when the executor is done."""
         feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
         self.kept.append(loss)
 
     def count_step(self):
-        """Runs one more step, and counts the products of the program; not between GPUs."""
+        """Run one more step, and count the products of the program; not between GPUs."""
         if self.distributed or not self.context.grouped:
             count_step(self, fleet.main_program if self.distributed else self.program)
 
     def weights(self):
-        """Returns name -> value of all parameters, as this trainer sees them.
+        """Return name -> value of all parameters, as this trainer sees them.
 
         For a table that only the servers have, these are the rows of the window's first batch, once
         that batch is known.
@@ -221,7 +221,7 @@ class Trainer(Base):
         return held
 
     def precision_proof(self):
-        """Returns the precision by the variables' types; mixed precision adds FP16 variables."""
+        """Return the precision by the variables' types; mixed precision adds FP16 variables."""
         names = ("FP16", "FP32", "FP64")
         types = {
             name

@@ -54,7 +54,7 @@ def _start_geo_in_turns():
 
 
 def exchange_on_cpu(program):
-    """Makes the operators that communicate with servers run on the CPU, on copies of gradients.
+    """Make the operators that communicate with servers run on the CPU, on copies of gradients.
 
     On a GPU's gradients, they would send memory that was never filled (PushDenseVarsAsync in
     fleet.cc, distributed_push_sparse_op.h).
@@ -206,12 +206,12 @@ class GraphTrainer(Base):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended; it does not end with its trainers."""
+        """Run this parameter server until it is ended; it does not end with its trainers."""
         fleet.init_server()
         fleet.run_server()
 
     def step(self):
-        """Runs forward, backward and exchange with servers; returns when the executor is done."""
+        """Run forward, backward and exchange with servers; return when the executor is done."""
         if self.dense:
             self.dense()
         feed = next(self.batches)
@@ -219,11 +219,11 @@ class GraphTrainer(Base):
         self.kept.append(loss)
 
     def count_step(self):
-        """Runs one more step, and counts the products of the program."""
+        """Run one more step, and count the products of the program."""
         count_step(self, self.program)
 
     def weights(self):
-        """Returns name -> value of all trainable parameters, as this trainer sees them.
+        """Return name -> value of all trainable parameters, as this trainer sees them.
 
         For a table that only the servers have, these are the rows of the window's first batch, once
         that batch is known.
@@ -238,7 +238,7 @@ class GraphTrainer(Base):
         return held
 
     def precision_proof(self):
-        """Returns the precision by the parameters' types, in which a graph on the CPU computes."""
+        """Return the precision by the parameters' types, in which a graph on the CPU computes."""
         types = {str(weight.dtype) for weight in self.model.parameters()}
         found = "fp32" if types == {"paddle.float32"} else ", ".join(sorted(types))
         return expect_precision(self.context.precision, found)

@@ -15,7 +15,7 @@ from paddle.distributed.sharding import group_sharded_parallel
 
 
 def split(model, optimizer, context):
-    """Returns the layer that computes the forward, and the optimizer that exchanges and updates.
+    """Return the layer that computes the forward, and the optimizer that exchanges and updates.
 
     Args:
         model: the model with its initial weights.
@@ -48,7 +48,7 @@ def split(model, optimizer, context):
 
 
 def whole(weight):
-    """Returns a parameter gathered from its shards; all ranks of a copy must call this."""
+    """Return a parameter gathered from its shards; all ranks of a copy must call this."""
     if not hasattr(weight, "fw_storage"):
         return weight
     group = fleet.get_hybrid_communicate_group().get_sharding_parallel_group()
@@ -80,7 +80,7 @@ def _groups(context):
 
 
 def states_of(optimizer):
-    """Returns kind of state -> name of a parameter -> its state on this rank."""
+    """Return kind of state -> name of a parameter -> its state on this rank."""
     while hasattr(optimizer, "_inner_opt"):
         optimizer = optimizer._inner_opt
     # `group_sharded_parallel` wraps it at stage 2; at stage 3 it is the object itself.
@@ -88,7 +88,7 @@ def states_of(optimizer):
 
 
 def stage_of(model, optimizer):
-    """Returns the stage by which parameters, gradients and states are really split, or "none"."""
+    """Return the stage by which parameters, gradients and states are really split, or "none"."""
     weights = [weight for weight in model.parameters() if not weight.stop_gradient]
     parts = [getattr(weight, "fw_storage", weight) for weight in weights]
     if all(part.size < math.prod(weight.shape) for part, weight in zip(parts, weights)):

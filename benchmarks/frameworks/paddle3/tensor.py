@@ -38,20 +38,20 @@ class Split:
                 setattr(layer, name, self.whole(buffer))
 
     def whole(self, tensor):
-        """Returns a tensor that is replicated on all devices of the split."""
+        """Return a tensor that is replicated on all devices of the split."""
         return dist.shard_tensor(tensor, self.mesh, [dist.Replicate()])
 
     def parts(self):
-        """Returns the number of parts of the matrix with the fewest parts."""
+        """Return the number of parts of the matrix with the fewest parts."""
         own = (weight._local_value() for weight in self.matrices)
         return min(weight.size // part.size for weight, part in zip(self.matrices, own))
 
     def gathered(self, weight):
-        """Returns a parameter gathered from its parts; every rank must call this."""
+        """Return a parameter gathered from its parts; every rank must call this."""
         return dist.reshard(weight, self.mesh, [dist.Replicate()])._local_value()
 
     def average(self, weights):
-        """Averages the gradients over replicas; each device has the gradients of its own parts."""
+        """Average the gradients over replicas; each device has the gradients of its own parts."""
         count = self.copies.size
         if count == 1:
             return

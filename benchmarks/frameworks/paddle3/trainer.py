@@ -14,7 +14,7 @@ class Trainer(EagerTrainer):
     sharding = matrices = None
 
     def distribute(self, optimizer):
-        """Sets `forward` and `optimizer` for the case: `shard`, `tensor`, or replicas."""
+        """Set `forward` and `optimizer` for the case: `shard`, `tensor`, or replicas."""
         if self.context.case.get("recompute", "none") == "full":
             recompute_layers(getattr(self.model, self.context.shards))
         # Slow to import: only for these cases.
@@ -32,14 +32,14 @@ class Trainer(EagerTrainer):
             super().distribute(optimizer)
 
     def placed(self, batch):
-        """Returns the tensors of a batch, replicated on all devices that split matrices."""
+        """Return the tensors of a batch, replicated on all devices that split matrices."""
         tensors = super().placed(batch)
         if self.matrices:
             tensors = {name: self.matrices.whole(tensor) for name, tensor in tensors.items()}
         return tensors
 
     def backward(self, batch):
-        """Runs a batch in the case's micro-batches; ranks exchange once. Returns the loss."""
+        """Run a batch in the case's micro-batches; ranks exchange once. Return the loss."""
         parts = self.context.case.get("micro_batches", 1)
         if parts == 1:
             return super().backward(batch)
@@ -51,24 +51,24 @@ class Trainer(EagerTrainer):
         return sum(losses)
 
     def exchanging(self, is_last):
-        """Returns a context in which replicas accumulate gradients until the last micro-batch."""
+        """Return a context in which replicas accumulate gradients until the last micro-batch."""
         if is_last or not isinstance(self.forward, paddle.DataParallel):
             return contextlib.nullcontext()
         return self.forward.no_sync()
 
     def exchange(self):
-        """Averages gradients over the replicas of split matrices."""
+        """Average gradients over the replicas of split matrices."""
         if self.matrices:
             self.matrices.average(self.model.parameters())
 
     def whole(self, weight):
-        """Returns a whole parameter; every rank must call this."""
+        """Return a whole parameter; every rank must call this."""
         if self.sharding:
             return self.sharding.whole(weight)
         return self.matrices.gathered(weight) if self.matrices else super().whole(weight)
 
     def count_step(self):
-        """Counts FLOPs and the bytes that fleet sends; Python sees no other exchange."""
+        """Count FLOPs and the bytes that fleet sends; Python sees no other exchange."""
         super().count_step()
         if self.sharding:
             from frameworks.paddle3.sent import Sent
@@ -78,7 +78,7 @@ class Trainer(EagerTrainer):
             self.sent_bytes_per_step = sent.bytes
 
     def modes_used(self):
-        """Returns what the base class finds, and how weights and matrices are really split."""
+        """Return what the base class finds, and how weights and matrices are really split."""
         found = super().modes_used()
         if self.sharding:
             found["shard_stage"] = self.sharding.stage_of(self.forward, self.optimizer)
@@ -88,7 +88,7 @@ class Trainer(EagerTrainer):
 
 
 def recompute_layers(layers):
-    """Makes layers keep only their inputs, and compute the rest again for the backward."""
+    """Make layers keep only their inputs, and compute the rest again for the backward."""
     for layer in layers:
         # In reentrant backward passes DataParallel has already used a parameter's gradient.
         layer.forward = functools.partial(recompute, layer.forward, use_reentrant=False)

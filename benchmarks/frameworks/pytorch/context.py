@@ -38,12 +38,12 @@ class Sequences:
                 module.attend = self.attend
 
     def cut(self, whole):
-        """Returns this device's two pieces of a tensor whose second dimension is the position."""
+        """Return this device's two pieces of a tensor whose second dimension is the position."""
         pieces = whole.chunk(2 * self.ranks, 1)
         return torch.cat([pieces[place] for place in self.places], 1)
 
     def attend(self, query, key, value, is_causal, enable_gqa):
-        """Returns causal attention of heads (n, heads, length, size) to the whole sequences."""
+        """Return causal attention of heads (n, heads, length, size) to the whole sequences."""
         if not is_causal:
             raise NotImplementedError("found attention to all positions; expected causal attention")
         gathered = all_gather_tensor_autograd(torch.stack([key, value]), 3, self.group)
@@ -61,6 +61,6 @@ class Sequences:
         return torch.cat(attended, 2)
 
     def shared(self, losses):
-        """Returns the losses of whole sequences, averaged over the devices' pieces."""
+        """Return the losses of whole sequences, averaged over the devices' pieces."""
         dist.all_reduce(losses, group=self.group)
         return losses / self.ranks

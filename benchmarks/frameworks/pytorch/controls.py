@@ -31,7 +31,7 @@ LIMIT_S = 150
 
 
 def durations(devices, work, values):
-    """Returns the seconds of `values` calls of `work`, each until these devices are idle."""
+    """Return the seconds of `values` calls of `work`, each until these devices are idle."""
     found = []
     for number in range(WARM_UP + values):
         begin_s = time.perf_counter()
@@ -45,7 +45,7 @@ def durations(devices, work, values):
 
 
 def rates(devices, work, amount, values):
-    """Returns `amount` per second of `values` calls of `work`, in 1e9/s."""
+    """Return `amount` per second of `values` calls of `work`, in 1e9/s."""
     return [amount / seconds / 1e9 for seconds in durations(devices, work, values)]
 
 
@@ -55,7 +55,7 @@ FIRST = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}
 
 
 def products(device, named, options):
-    """Returns the rates of matrix products on tensor cores, by precision."""
+    """Return the rates of matrix products on tensor cores, by precision."""
     found, side = [], 2 * options.side
     for precision, dtype in TYPES.items():
         if torch.cuda.get_device_capability(device) < FIRST[precision]:
@@ -71,7 +71,7 @@ def products(device, named, options):
 
 
 def between(devices, options):
-    """Returns the rate of NCCL's all-reduce between the GPUs, as bytes reduced per second."""
+    """Return the rate of NCCL's all-reduce between the GPUs, as bytes reduced per second."""
     tensors = [torch.zeros(options.copy_bytes // 4, device=device) for device in devices]
     work = functools.partial(torch.cuda.nccl.all_reduce, tensors)
     found = rates(devices, work, options.copy_bytes, options.values)
@@ -80,12 +80,12 @@ def between(devices, options):
 
 
 def nccl():
-    """Returns NCCL's name and version."""
+    """Return NCCL's name and version."""
     return "nccl-" + ".".join(str(part) for part in torch.cuda.nccl.version())
 
 
 def listening(ports):
-    """Returns a store to which other ranks connect, on the first free port of FIRST-LAST."""
+    """Return a store to which other ranks connect, on the first free port of FIRST-LAST."""
     first, last = map(int, ports.split("-"))
     for port in range(first, last + 1):
         try:
@@ -154,7 +154,7 @@ def one_of(local, first, ranks, meeting, options):
 
 
 def measure(device, where, options):
-    """Returns the control measurements of a device."""
+    """Return the control measurements of a device."""
     a, b = (torch.randn(options.side, options.side, device=device) for _ in range(2))
     out = torch.empty_like(a)
     flops = 2.0 * options.side**3
@@ -171,7 +171,7 @@ def measure(device, where, options):
 
 
 def main():
-    """Prints the list; if there is no list or no second one, the error says why."""
+    """Print the list; if there is no list or no second one, the error says why."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("values", type=int, help="values of each control measurement")
     parser.add_argument("--device", default="cuda", help="torch's name of the devices (cuda)")

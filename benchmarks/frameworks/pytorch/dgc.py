@@ -54,7 +54,7 @@ class Dgc:
         self.accumulated = torch.zeros_like(self.velocity)
 
     def exchange(self):
-        """Replaces the gradients by the mean of what all ranks have sent."""
+        """Replace the gradients by the mean of what all ranks have sent."""
         with torch.no_grad():
             if self.decay:
                 for weight in self.parameters:

@@ -53,11 +53,11 @@ class Experts:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, self.modules)
 
     def weights(self):
-        """Returns this device's expert weights, in the same order on all devices."""
+        """Return this device's expert weights, in the same order on all devices."""
         return [module.weight for module in self.modules.values()]
 
     def swiglu(self, own, rows, counts):
-        """Computes rows, sorted by expert with `counts`, on the devices of the experts."""
+        """Compute rows, sorted by expert with `counts`, on the devices of the experts."""
         sent = counts.unflatten(0, (self.ranks, -1))
         got = torch.empty_like(sent)
         dist.all_to_all_single(got, sent.contiguous(), group=self.group)
@@ -70,11 +70,11 @@ class Experts:
         return all_to_all_single_autograd(done, *reversed(sizes), self.group)
 
     def parts(self, experts):
-        """Returns the smallest number of devices by which a layer's `experts` are split."""
+        """Return the smallest number of devices by which a layer's `experts` are split."""
         return min(experts // len(weight) for weight in self.weights())
 
     def average(self):
-        """Scales this device's expert gradients, summed from all devices, to a mean loss."""
+        """Scale this device's expert gradients, summed from all devices, to a mean loss."""
         for weight in self.weights():
             if self.placed:  # FSDP has averaged them between devices with the same experts.
                 weight.grad /= self.ranks
@@ -83,7 +83,7 @@ class Experts:
             weight.grad /= self.world_size
 
     def joined(self, named):
-        """Returns name -> value, with the weights of all experts."""
+        """Return name -> value, with the weights of all experts."""
         for name in self.modules:
             own = torch.from_numpy(named[name]).to(self.device)
             parts = [torch.empty_like(own) for _ in range(self.ranks)]

@@ -47,7 +47,7 @@ class Flops(TorchDispatchMode):
         self.total = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Calls a function, and counts its FLOPs if it is a product."""
+        """Call a function, and count its FLOPs if it is a product."""
         if any(hasattr(each, "__tensor_flatten__") for each in types):
             return NotImplemented  # A DTensor comes again as its parts.
         found = func(*args, **(kwargs or {}))

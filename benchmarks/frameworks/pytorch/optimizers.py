@@ -19,7 +19,7 @@ _STATES = ("exp_avg", "exp_avg_sq")
 
 
 def keep_in_bf16(optimizer, device):
-    """Stores Adam's states in bfloat16 between steps; updates are computed in float32.
+    """Store Adam's states in bfloat16 between steps; updates are computed in float32.
 
     PyTorch's kernel for GPUs accepts states in bfloat16. Older versions (2.11) refuse them, and
     CPUs have no such kernel. Then the states are cast to float32 during each update.
@@ -57,6 +57,6 @@ def _cast(optimizer, dtype):
 
 
 def kept_in(optimizer):
-    """Returns the type of the optimizer's states as cases name it, or all types if they differ."""
+    """Return the type of the optimizer's states as cases name it, or all types if they differ."""
     types = {state[name].dtype for state in optimizer.state.values() for name in _STATES}
     return " ".join(sorted({torch.bfloat16: "bf16", torch.float32: "fp32"}[each] for each in types))

@@ -29,7 +29,7 @@ SCHEDULES = {
 
 
 def stages_on(device, context):
-    """Returns the numbers of a device's stages, and the number of the pipeline's last stage."""
+    """Return the numbers of a device's stages, and the number of the pipeline's last stage."""
     last = context.stages - 1
     if context.case["schedule"] == "interleaved":
         return (device, device + context.stages), last + context.stages
@@ -39,7 +39,7 @@ def stages_on(device, context):
 
 
 def cut(model, context, device):
-    """Keeps the part of a network that one device computes, with its names.
+    """Keep the part of a network that one device computes, with its names.
 
     Args:
         model: its `forward` takes the output of the stage before, and skips modules that are None.
@@ -115,7 +115,7 @@ class Pipeline:
         self.schedule = schedule(given, parts, loss_fn=of_logits)
 
     def step(self, batch):
-        """Runs all micro-batches; returns the loss, or 0 if another device computes it."""
+        """Run all micro-batches; return the loss, or 0 if another device computes it."""
         losses, inputs = [], (batch[self.names["input"]],) if self.is_first else ()
         target = batch[self.names["target"]] if self.is_last else None
         self.schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
@@ -124,16 +124,16 @@ class Pipeline:
         return torch.stack(losses).mean()
 
     def name(self):
-        """Returns the name of the active schedule."""
+        """Return the name of the active schedule."""
         return next(name for name, each in SCHEDULES.items() if type(self.schedule) is each)
 
     def shared(self, losses):
-        """Returns the last stage's losses on all devices."""
+        """Return the last stage's losses on all devices."""
         dist.all_reduce(losses, group=self.group)
         return losses
 
     def joined(self, weights):
-        """Returns name -> weight of all devices."""
+        """Return name -> weight of all devices."""
         parts = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(parts, weights, self.group)
         return {name: value for part in parts for name, value in part.items()}

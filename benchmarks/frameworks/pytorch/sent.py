@@ -31,7 +31,7 @@ class Sent(TorchDispatchMode):
         self.bytes = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Calls a function, and counts its bytes if it is a collective."""
+        """Call a function, and count its bytes if it is a collective."""
         if any(issubclass(each, DTensor) for each in types):
             return NotImplemented  # It comes again as its parts.
         name = func._schema.name

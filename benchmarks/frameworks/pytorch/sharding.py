@@ -15,7 +15,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 
 def mesh_of(context, device, by_batch=False):
-    """Returns the mesh of all ranks: stages x copies x shards x parts of matrices.
+    """Return the mesh of all ranks: stages x copies x shards x parts of matrices.
 
     With `by_batch`, it is stages x batches x context x parts of matrices. A rank that computes a
     piece of a sequence needs all weights, a copy or a shard of them.
@@ -33,7 +33,7 @@ def mesh_of(context, device, by_batch=False):
 
 
 def split(model, context, mesh, dtype, experts):
-    """Splits a model by `tensor` and by stages 2 and 3, and moves the rest to the device.
+    """Split a model by `tensor` and by stages 2 and 3, and move the rest to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
     (stage 2); weights outside the layers are gathered for the whole step.
@@ -76,7 +76,7 @@ def split(model, context, mesh, dtype, experts):
 
 
 def split_states(optimizer, mesh):
-    """Returns the optimizer with each state on one of the devices that share a copy (stage 1).
+    """Return the optimizer with each state on one of the devices that share a copy (stage 1).
 
     That device updates the parameter and broadcasts it.
     """
@@ -92,7 +92,7 @@ def _groups(state):
 
 
 def stage_of(model, optimizer):
-    """Returns the stage by which parameters and states are really split: "1" to "3", or "none"."""
+    """Return the stage by which parameters and states are really split: "1" to "3", or "none"."""
     states = [m._get_fsdp_state() for m in model.modules() if isinstance(m, FSDPModule)]
     if states:
         # The root is never gathered again: its layers show the stage.

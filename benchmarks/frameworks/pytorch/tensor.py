@@ -27,7 +27,7 @@ class Gathered(SequenceParallel):
 
 
 def split(model, mesh, names):
-    """Splits a network's matrices over a mesh of one dimension.
+    """Split a network's matrices over a mesh of one dimension.
 
     Args:
         model: the model with its initial weights.
@@ -49,7 +49,7 @@ def split(model, mesh, names):
 
 
 def parts_of(model, names):
-    """Returns the smallest number of parts of a matrix; 1 if a matrix is whole."""
+    """Return the smallest number of parts of a matrix; 1 if a matrix is whole."""
     found = []
     for path, module in model.named_modules():
         if path.rpartition(".")[2] in (*names["columns"], *names["rows"]):

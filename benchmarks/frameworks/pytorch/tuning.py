@@ -38,7 +38,7 @@ ATTENTION = {
 
 
 def replicated(model, name, warmup_steps):
-    """Returns a model whose gradients are averaged over all ranks."""
+    """Return a model whose gradients are averaged over all ranks."""
     found = DistributedDataParallel(model, **REDUCER.get(name, {}))
     if name in HOOKS:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -57,12 +57,12 @@ def replicated(model, name, warmup_steps):
 
 
 def attention(name):
-    """Returns a context of attention by one kernel only; it fails if that is not available."""
+    """Return a context of attention by one kernel only; it fails if that is not available."""
     return sdpa_kernel(ATTENTION[name])
 
 
 def decoder(name, device):
-    """Returns the decoder of real images; None if their reader decodes."""
+    """Return the decoder of real images; None if their reader decodes."""
     if name != "dali":
         return None
     from readers.dali import Decoder
@@ -80,7 +80,7 @@ class Held:
         self._kept = collections.deque()
 
     def keep(self, tensors):
-        """Keeps tensors whose copy is queued; drops tensors that have been copied."""
+        """Keep tensors whose copy is queued; drop tensors that have been copied."""
         copied = torch.cuda.Event()
         copied.record()
         self._kept.append((copied, tensors))
@@ -96,7 +96,7 @@ class Seen(TorchDispatchMode):
         self.operators, self.reduced, self.bytes = set(), set(), 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Records a call and executes it."""
+        """Record a call and execute it."""
         name = func._schema.name
         self.operators.add(name)
         if name == "c10d::allreduce_":
@@ -106,7 +106,7 @@ class Seen(TorchDispatchMode):
 
 
 def used(name, trainer):
-    """Returns the name if one more step shows that its switch was used, otherwise `default`."""
+    """Return the name if one more step shows that its switch was used, otherwise `default`."""
     if name in REDUCER:
         return name if _gathers(name, trainer.forward._get_ddp_logging_data()) else "default"
     if name in COMPILE:

@@ -16,7 +16,7 @@ class Runtime(Base):
     package = tf
 
     def init(self):
-        """Starts the server through which the processes of a gang access each other's variables."""
+        """Start the server through which the processes of a gang access each other's variables."""
         context = self.context
         self.gpu = context.device is not None
         self.allocated = None
@@ -82,7 +82,7 @@ class Runtime(Base):
         return peak
 
     def transport(self):
-        """Returns the servers' protocol, and the network that this server really uses."""
+        """Return the servers' protocol, and the network that this server really uses."""
         if not self.server:
             return None
         if self.gpu and self.context.grouped:
@@ -90,6 +90,6 @@ class Runtime(Base):
         return traffic.of_sockets("grpc", self.context.ports["master"])
 
     def shutdown(self):
-        """Leaves together with the others: they may still read from this process's server."""
+        """Leave together with the others: they may still read from this process's server."""
         self.barrier()
         super().shutdown()

@@ -26,7 +26,7 @@ class GraphScope(Scope):
         self.updates = []
 
     def average(self, name, value):
-        """Collects the update of a running average for inference."""
+        """Collect the update of a running average for inference."""
         self.updates.append(super().average(name, value))
 
 
@@ -259,25 +259,25 @@ class Trainer(Base):
         context.runtime.barrier()
 
     def ranks_agree(self):
-        """Returns whether the weights of all trainers have the same age."""
+        """Return whether the weights of all trainers have the same age."""
         return self.context.case["sync"] == "sync"
 
     def serve(self):
-        """Runs this parameter server until the agent ends it, after all trainers are done."""
+        """Run this parameter server until the agent ends it, after all trainers are done."""
         self.context.runtime.server.join()
 
     def step(self):
-        """Runs forward, backward, exchange and update; returns when the session is done."""
+        """Run forward, backward, exchange and update; return when the session is done."""
         batch = next(self.batches)
         loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
 
     def updates_made(self):
-        """Returns the optimizer's steps, which do not include steps with an overflow."""
+        """Return the optimizer's steps, which do not include steps with an overflow."""
         return None if self.updates is None else int(self.session.run(self.updates))
 
     def count_step(self):
-        """Counts the FLOPs of the graph, which every step runs."""
+        """Count the FLOPs of the graph, which every step runs."""
         self.flops_per_step = flops_of(self.session.graph)
 
     def weights(self):
@@ -286,7 +286,7 @@ class Trainer(Base):
         return {name: channels_last.weight_of_data(value) for name, value in values.items()}
 
     def precision_proof(self):
-        """Returns the precision that a product with 1 + 2^-12 shows: coarser types round it to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: coarser types round it to 1.
 
         Its graph is rewritten like that of a step. Values are fed, so that no constant is folded.
         """

@@ -36,7 +36,7 @@ class Task(Base):
             tf.data.Dataset.from_tensor_slices(named).save(SAVED)
 
     def serve(self):
-        """Executes what the chief schedules, until the agent ends this process."""
+        """Execute what the chief schedules, until the agent ends this process."""
         self.context.runtime.new_server().join()
 
 
@@ -94,7 +94,7 @@ class Chief(Base):
         return loss
 
     def step(self):
-        """Schedules a step for each worker; waits if a worker is more than AHEAD steps behind."""
+        """Schedule a step for each worker; wait if a worker is more than AHEAD steps behind."""
         scheduled = [
             self.coordinator.schedule(self.train, args=(self.batches,)) for _ in range(self.workers)
         ]
@@ -104,11 +104,11 @@ class Chief(Base):
             _wait_for(self.kept[-1 - AHEAD])
 
     def count_step(self):
-        """Counts the FLOPs of the graph that each worker runs in a step."""
+        """Count the FLOPs of the graph that each worker runs in a step."""
         self.flops_per_step = self.workers * flops_of(self.traced)
 
     def losses(self):
-        """Returns the mean loss of the workers in each step so far."""
+        """Return the mean loss of the workers in each step so far."""
         self.coordinator.join()
         sent, updates = len(self.kept) * self.workers, int(self.updates.numpy())
         if updates != sent:
@@ -116,12 +116,12 @@ class Chief(Base):
         return [float(numpy.mean([loss.fetch() for loss in step])) for step in self.kept]
 
     def weights(self):
-        """Returns name -> value of all trainable parameters on the servers."""
+        """Return name -> value of all trainable parameters on the servers."""
         named = self.scope.weights
         return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
     def precision_proof(self):
-        """Returns the precision that a worker's product with 1 + 2^-12 shows: TF32 gives 1."""
+        """Return the precision that a worker's product with 1 + 2^-12 shows: TF32 gives 1."""
         exact = self.coordinator.schedule(tf.function(_exact_product)).fetch()
         return expect_precision(self.context.precision, "fp32" if exact else "tf32")
 

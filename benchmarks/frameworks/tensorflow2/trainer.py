@@ -122,17 +122,17 @@ class RankTrainer(Base):
         return loss
 
     def step(self):
-        """Runs forward, backward and update; the loss stays a tensor."""
+        """Run forward, backward and update; the loss stays a tensor."""
         loss = self.train(next(self.batches))
         self.context.runtime.pending = loss.numpy
         self.kept.append(loss)
 
     def updates_made(self):
-        """Returns the optimizer's steps, which do not include steps with an overflow."""
+        """Return the optimizer's steps, which do not include steps with an overflow."""
         return None if self.loss_scale is None else int(self.steps.numpy())
 
     def count_step(self):
-        """Runs one more step, and counts the FLOPs of the graph that it runs."""
+        """Run one more step, and count the FLOPs of the graph that it runs."""
         train, graphs = self.train, []
         function = train if hasattr(train, "get_concrete_function") else tf.function(train)
 
@@ -151,7 +151,7 @@ class RankTrainer(Base):
         return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
     def modes_used(self):
-        """Returns whether Python runs each step, and whether XLA compiled the traced functions.
+        """Return whether Python runs each step, and whether XLA compiled the traced functions.
 
         If XLA must compile a function and cannot, TensorFlow raises an error and does not run it.
         """
@@ -164,7 +164,7 @@ class RankTrainer(Base):
         }
 
     def precision_proof(self):
-        """Returns the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
+        """Return the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
         fine = tf.cast(tf.fill([256, 256], 1 + 2.0**-12), self.dtype)
         unit = tf.eye(256, dtype=self.dtype)
         product = tf.matmul(fine, unit)

@@ -79,7 +79,7 @@ class Transformer(nn.Layer):
         self.register_buffer("later", paddle.to_tensor(later))
 
     def embed(self, tokens):
-        """Embeddings, scaled, with their positions."""
+        """Return scaled embeddings plus position embeddings."""
         return self.dropout(self.words(tokens) * self.scale + self.positions)
 
     def forward(self, source, target):

@@ -66,7 +66,7 @@ class Transformer(nn.Module):
         self.register_buffer("positions", torch.from_numpy(positions(params)))
 
     def embed(self, tokens):
-        """Embeddings, scaled, with their positions."""
+        """Return scaled embeddings plus position embeddings."""
         x = self.words(tokens) * self.words.embedding_dim**0.5
         return self.dropout(x + self.positions)
 

@@ -13,7 +13,7 @@ GROUPS = (
 
 
 def batch_norm(scope, name, x):
-    """Normalises each channel over the batch; its weights are float32."""
+    """Normalise each channel over the batch; its weights are float32."""
     weights = [scope.parameter(name + part, x.shape[-1]) for part in (".weight", ".bias")]
     scale, bias = (tf.cast(weight, tf.float32) for weight in weights)
     y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, scale, bias, epsilon=1e-5)
