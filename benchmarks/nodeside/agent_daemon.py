@@ -63,8 +63,8 @@ def _on_ending_signals(handler: Any) -> None:
 def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool = False) -> int:
     """Wait for the agent to end, then end the processes that it left; return its exit code.
 
-    This process is the agent's parent and a subreaper. Where the agent is killed, it adopts what
-    no mark, session or cgroup would find: daemons that have emptied their environment.
+    This process is the agent's parent and a subreaper. If the agent is killed, it adopts processes
+    that no mark, session or cgroup would find: daemons that have emptied their environment.
     """
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
     # The agent obeys the signal; wait until it ends. A batch system may send it only here.
@@ -106,7 +106,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
 
 
 class Agent:
-    """Serves one job directory until it is stopped or released, its lease expires, or a signal."""
+    """Serves one job directory until a stop, a release, a signal, or the end of its lease."""
 
     def __init__(self, job: NodeJob) -> None:
         self.job = job

@@ -26,7 +26,7 @@ def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None
         folder: the job directory.
         node: this node in job.json.
         agent_file: path of agent.py.
-        sweep_root: `environments.root`, to end processes first whose agent is gone; otherwise None.
+        sweep_root: `environments.root`, to first end processes whose agent is gone; or None.
 
     Returns:
         {"pid", "started", "swept": [pid]}; started is False if an agent already serves this

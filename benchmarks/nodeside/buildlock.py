@@ -71,11 +71,11 @@ class BuildLock:
         return read_json(os.path.join(self._path, "holder.json")) or {}
 
     def mine(self) -> bool:
-        """Return whether this process still holds it: after a suspend another may have it."""
+        """Return whether this process still has the lock: after a suspend, another may have it."""
         return self.holder().get("word") == self._word
 
     def release(self) -> None:
-        """Release it."""
+        """Release the lock."""
         if self._beating is None:
             return
         self._done.set()
@@ -117,16 +117,16 @@ class BuildLock:
 def both_locks(
     name: str, folder: str, lock_dir: str | None, is_there: Callable[[], bool]
 ) -> Iterator[bool]:
-    """Hold the node's lock and that of what is built; yields False if another has built it.
+    """Lock the node and the build of an environment; yield False if another process has built it.
 
-    The node's lock is released while another node builds on a shared file system: no process
-    holds one of the two while it waits for the other.
+    The node's lock is released while another node builds on a shared file system: no process has
+    one of the two locks while it waits for the other.
 
     Args:
-        name: of what is built.
+        name: of the environment.
         folder: where it is built; shared by nodes or not.
         lock_dir: folder of the node's lock.
-        is_there: whether it is there, and whole.
+        is_there: returns whether the environment exists and is complete.
     """
     node = NodeLock(lock_path(lock_dir, os.environ))
     who = holder_document("build of {}".format(name), os.environ)

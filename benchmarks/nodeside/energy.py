@@ -1,7 +1,7 @@
 """Mean power of a job's devices in the measured window, from the samples of its telemetry.
 
-Devices only: of a job on GPUs the boards of its GPUs, otherwise the CPU packages of the node with
-all that ran on them. Neither memory (of CPUs), fans and network, nor losses of power supplies.
+For a job on GPUs, these are the boards of its GPUs; otherwise, the node's CPU packages with all
+work on them. CPU memory, fans, network and losses of power supplies are not included.
 """
 
 from __future__ import annotations

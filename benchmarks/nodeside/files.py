@@ -20,7 +20,7 @@ class AgentError(Exception):
         message: for the user.
         hint: what to do.
         log: the end of a log.
-        reasons: the same as data, where a repeat ends because of it.
+        reasons: the same as data, if this error ends a repeat.
     """
 
     def __init__(

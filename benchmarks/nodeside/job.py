@@ -92,7 +92,7 @@ class NodeJob:
 
     @property
     def python(self) -> str:
-        """Return the framework's interpreter on this node; the agent's own where none is given."""
+        """Return the framework's interpreter on this node; the agent's own if none is given."""
         return read_text(os.path.join(self.folder, "python")) or sys.executable
 
     def repeat_folder(self, repeat: int) -> str:
@@ -100,7 +100,7 @@ class NodeJob:
         return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
 
     def bind(self, fingerprint: Mapping[str, Any]) -> None:
-        """Choose the cores next to each process's GPU, unless the cluster or the case say more."""
+        """Choose the cores near each process's GPU, unless the cluster or the case sets cores."""
         case = self.document["case"]
         if self.document.get("binding", "numa") == "none" or case.get("cpus"):
             return
@@ -110,10 +110,10 @@ class NodeJob:
             self._beside = found
 
     def keep_compiled(self, fingerprint: Mapping[str, Any]) -> None:
-        """Name the folder of what frameworks compile, `compiled/DIGEST` next to the jobs.
+        """Create the folder for code that frameworks compile, `compiled/DIGEST` next to the jobs.
 
-        Jobs share it that have the same build, packages, hardware, driver and kernel. An exported
-        plan, whose folder is carried away, keeps nothing.
+        Jobs with the same build, packages, hardware, driver and kernel share it. An exported plan
+        keeps no such folder, because its own folder is moved.
         """
         below = os.path.join(os.sep, "jobs", self.job_id, self.node)
         if not self.folder.endswith(below):
@@ -137,10 +137,10 @@ class NodeJob:
         return self.cpus or sorted(os.sched_getaffinity(0))
 
     def check_cpus(self) -> None:
-        """Check that every core of `cpus` exists, and that they suffice for the case.
+        """Check that every core of `cpus` exists, and that there are enough cores for the case.
 
         Raises:
-            AgentError: one does not, or they do not.
+            AgentError: a core does not exist, or there are too few.
         """
         allowed = os.sched_getaffinity(0)
         absent = [number for number in self.cpus if number not in allowed]

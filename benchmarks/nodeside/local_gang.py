@@ -290,7 +290,7 @@ class LocalGang:
         }
 
     def log_tail(self) -> str | None:
-        """Return the log's end of the failed process; of all processes where none is known to."""
+        """Return the end of the failed process's log; of all logs if no failed process is known."""
         names = [self._failed] if self._failed else sorted(self._launched)
         parts = []
         for name in names:

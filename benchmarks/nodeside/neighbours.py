@@ -1,8 +1,8 @@
 """Foreign work on the cores of a job: how much, and by which processes.
 
-Once a second the cores' busy time is compared with that of the agent and its processes, which
-reads two or three small files. Only where the rest exceeds the limit of the job's policy are all
-processes of the node scanned, at most every few seconds: the agent runs on a measured core.
+Once a second, the cores' busy time is compared with that of the agent and its processes, which
+reads two or three small files. All processes of the node are scanned only if the rest exceeds the
+policy's limit, at most every few seconds: the agent itself runs on a measured core.
 """
 
 from __future__ import annotations

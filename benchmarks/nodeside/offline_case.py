@@ -42,10 +42,10 @@ class OfflineCase:
 
     Args:
         folder: of the case.
-        where: its place among all cases, for progress.
+        where: its position among all cases, for progress.
 
     Raises:
-        AgentError: it has no job.json.
+        AgentError: the case has no job.json.
     """
 
     def __init__(self, folder: str, where: str) -> None:
@@ -65,7 +65,7 @@ class OfflineCase:
         self._beat_s = 0.0
 
     def is_measured(self) -> bool:
-        """Return whether all of it has been measured."""
+        """Return whether the whole case has been measured."""
         return os.path.exists(os.path.join(self._folder, "measured.json"))
 
     def statuses(self) -> list[str]:
@@ -264,7 +264,7 @@ class OfflineCase:
 
 
 def next_command(state: Mapping[str, Any], trainers: Sequence[str]) -> str | None:
-    """Return what a repeat waits for: go, drain or finish; None if for nothing.
+    """Return the command that a repeat waits for: go, drain or finish; or None.
 
     Args:
         state: state.json of the node; empty if it has none.

@@ -280,10 +280,10 @@ def end_all(
     end: Callable[[Sequence[int]], Iterable[int]],
     launched: Iterable[Launched] = (),
 ) -> tuple[list[int], list[int]]:
-    """Call `end` on the pids that `left` returns until there is none, or `END_S` has passed.
+    """Call `end` on the pids that `left` returns, until it returns none or `END_S` has passed.
 
     Returns:
-        The pids that `end` returned: those that a signal reached; and the pids that are left.
+        The pids that `end` returned, which a signal reached; and the pids that are left.
     """
     ended: set[int] = set()
     deadline = time.monotonic() + END_S

@@ -86,7 +86,7 @@ class PackageEnergy:
                 self._last[zone] = _counter(zone, "energy_uj")
 
     def read(self) -> float | None:
-        """Return joules so far; None if some package cannot be read, from then on too."""
+        """Return joules so far; None as soon as any package could not be read."""
         for zone, last in self._last.items():
             now = _counter(zone, "energy_uj")
             if min(now, last, self._ranges[zone]) < 0:

@@ -35,12 +35,12 @@ File = Mapping[str, Any]
 def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
     """Return the verb's document: the wheels of the line's main package in all sources.
 
-    `pythons` are those of its lock that run here, else all of its lock.
+    `pythons` are those of its lock that run here, or all of its lock if none runs here.
 
     Returns:
         {"package", "pythons", "files": [{"name", "requires_python", "yanked"}], "sources",
-        "problems"}: file names of wheels, each once. A source that does not answer is a problem,
-        and the others are read all the same.
+        "problems"}: file names of wheels, each once. A source that does not answer is a problem;
+        the other sources are still read.
 
     Raises:
         AgentError: there is no such line or variant.
