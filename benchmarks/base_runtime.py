@@ -17,10 +17,10 @@ class Base:
     """Name of the framework line: the key of its version in `versions()`."""
 
     package = None
-    """The framework's module, of a line on NumPy: `versions()` has the versions of both."""
+    """The module of a framework that uses NumPy: `versions()` has the versions of both."""
 
     meeting = None
-    """A `Rendezvous` of the ranks, which `init` sets where the framework has no barrier."""
+    """A `Rendezvous` of the ranks, which `init` sets if the framework has no barrier."""
 
     def __init__(self, context):
         self.context = context

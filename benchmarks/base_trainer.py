@@ -16,14 +16,14 @@ from readers.files import Part
 from readers.prefetch import Prefetched
 
 ALONE_LIMIT_S = 5.0
-"""Time in which the gradients of a trainer that steps alone must show in what it pulls."""
+"""Time in which a trainer's gradients must change the weights that it pulls, if it steps alone."""
 
 ALONE_STEPS = 30
-"""Steps that it has for that at least, however long they take. Some clients send the gradients of a
-dozen steps at once, and a busy machine needs seconds for one look at the weights."""
+"""Minimum number of steps for this, however long they take. Some clients send the gradients of a
+dozen steps at once, and a busy machine needs seconds to read the weights once."""
 
 SETTLE_S = 0.05
-"""Time between two looks at weights that no trainer changes any more."""
+"""Time between two readings of weights that no trainer changes any more."""
 
 
 class DoesNotFit(Exception):
@@ -42,22 +42,22 @@ class Base:
     """
 
     samples_per_step = None
-    """Units of work (the workload's `unit`) in one step of this rank: its part of those that it
-    computes together with others."""
+    """Units of work (the workload's `unit`) in one step of this rank. If ranks compute the same
+    samples, it is this rank's part of them."""
 
     parameters = None
     """Number of trainable parameters; set by `initial_weights`."""
 
     sent_bytes_per_step = None
-    """Bytes that this rank sends in a step, where a trainer counts them (`count_step`)."""
+    """Bytes that this rank sends in a step, if the trainer counts them (`count_step`)."""
 
     flops_per_step = None
-    """FLOPs of matrix products and convolutions in a step, forward and backward, where a trainer
-    counts them (`count_step`); not what it computes again. Ranks that compute the same samples, or
-    experts for each other, give their mean."""
+    """FLOPs of matrix products and convolutions in a step, forward and backward, without
+    recomputation, if the trainer counts them (`count_step`). Ranks that compute the same samples,
+    or each other's experts, state their mean."""
 
     data_waits_s = None
-    """Seconds that each step so far has waited for its batch, where real data are read."""
+    """Seconds that each step so far has waited for its batch, if real data are read."""
 
     def __init__(self, context, network, data):
         keep_what_is_freed()

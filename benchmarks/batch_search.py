@@ -19,7 +19,7 @@ from rendezvous import least_of_trainers
 
 MAX = "max"
 FILE = "batch_size_per_device"
-"""In the job's folder: what its first repeat found, for those that follow."""
+"""File in the job's folder with the result of the first repeat, for the following ones."""
 MARGIN = 0.1
 """Part of the memory that is left free."""
 MOST = 2**20
@@ -107,7 +107,7 @@ class Attempts:
     def __init__(self, context, code, folder):
         self._context, self._code, self._folder = context, code, folder
         self.budget = _budget(context)
-        """Bytes of resident memory that a rank may take; None on a GPU without such a limit."""
+        """Bytes of resident memory that a rank may use; None on a GPU without such a limit."""
 
     def fits(self, size):
         """Return whether a rank can train with batches of this size.

@@ -24,7 +24,7 @@ LIBRARIES = (
     ("nccl", "libnccl.so.2"),
     ("cuda_cupti", "libcupti.so.11.8"),
 )
-"""Wheel and library; each comes after those that it needs."""
+"""Wheel and library; each library comes after the libraries that it needs."""
 
 
 def load():

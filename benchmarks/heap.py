@@ -3,7 +3,7 @@
 import numpy
 
 LARGEST_KEPT = 2**25 - 2**16
-"""Bytes: larger blocks glibc's malloc always maps one by one."""
+"""Bytes; glibc's malloc always maps larger blocks one by one."""
 
 
 def keep_what_is_freed():

@@ -18,11 +18,11 @@ import os
 import time
 
 DRAIN_LIMIT_S = 120.0
-"""Time for which a trainer keeps stepping after its window, while others still measure."""
+"""Maximum time for which a trainer continues to step after its window for the others."""
 
 MARGIN = 1.05
-"""Rank 0 decides for all, and another rank's window may be a few milliseconds shorter than its own.
-It aims so much beyond the minimum time that all of them reach it."""
+"""Rank 0 decides for all ranks, and another rank's window may be a few milliseconds shorter. So
+rank 0 aims at this multiple of the minimum time, which all ranks then reach."""
 
 
 class Measured:

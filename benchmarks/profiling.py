@@ -11,7 +11,7 @@ import time
 
 MOST_OPERATORS = 300
 MOST_STACKS = 1500
-"""The longest are kept: a profile travels inside rank.json. The number of others is stated."""
+"""Only the longest are kept, because a profile is part of rank.json, which states the rest."""
 
 
 def profile(trainer, runtime, steps):

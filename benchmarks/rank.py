@@ -38,7 +38,7 @@ CONDITIONS = (
     *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "XLA_FLAGS"),
     *("TF_ENABLE_ONEDNN_OPTS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"),
 )
-"""Variables that decide in which order kernels add, and with which instructions."""
+"""Variables that decide the order of additions in kernels, and their instructions."""
 
 
 class Context:
@@ -59,13 +59,13 @@ class Context:
         self.case = job["case"]
         self.params = job["workload"]["params"]
         self.parameters = self.params.get("parameters", spec.get("parameters"))
-        """Trainable parameters that the network must have: the scale's, else the workload's."""
+        """Required number of trainable parameters: the scale's, otherwise the workload's."""
         self.shards = spec.get("shards")
         """The network's list of layers that `shard` gathers one by one."""
         self.matrices = spec.get("tensor")
         """How `tensor` splits the network's modules."""
         self.tables = spec.get("context")
-        """The network's tables by position, which `context` cuts as it cuts sequences."""
+        """The network's tables by position, which `context` cuts like sequences."""
         self.experts = spec.get("expert", {}).get("modules")
         """The network's modules whose weights have experts in their first dimension."""
         self.ends = spec.get("pipeline")
@@ -81,23 +81,23 @@ class Context:
         self.world_size = len(self.trainers)
         collective = self.case["strategy"] == "collective"
         self.grouped = self.measured and collective and self.world_size > 1
-        """Whether gradients are exchanged between ranks. No line wraps a rank that is alone (no
-        process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
+        """Whether gradients are exchanged between ranks. No line wraps a single rank (no process
+        group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
-        """Samples of a rank's step; "max" until it has been searched."""
+        """Samples in a rank's step; "max" until the search has found the number."""
         self.tensor = self.case.get("tensor", 1)
-        """Ranks that split each matrix; neighbours."""
+        """Number of ranks that split each matrix; they are neighbours."""
         self.pieces = self.case.get("context", 1)
-        """Ranks that split each sequence."""
+        """Number of ranks that split each sequence."""
         self.stages = self.case.get("pipeline", 1)
-        """Ranks that split the layers, one after another."""
+        """Number of ranks that split the layers, one after another."""
         self.devices_of_experts = self.case.get("expert", 1)
-        """Ranks that split the experts of each layer; each has samples of its own."""
+        """Number of ranks that split the experts of each layer; each has its own samples."""
         self.together = self.tensor * self.pieces * self.stages
-        """Ranks that compute the same samples: the batches of all of them as one."""
+        """Number of ranks that compute the same samples: their batches joined to one."""
         self.data_ranks = self.world_size // self.together
         self.data_rank = self.rank // (self.tensor * self.pieces) % max(self.data_ranks, 1)
-        """Whose samples these are, of so many; a gang of servers alone has no samples."""
+        """Number among `data_ranks` with different samples; servers have no samples."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)
         """Folder or file of real data on this node; None if batches are synthetic."""

@@ -14,7 +14,7 @@ import os
 import time
 
 WRITTEN_AT_ONCE = 16
-"""First steps of a phase that are not buffered: a rank that hangs early is seen where it hangs."""
+"""First steps of a phase that are not buffered, to show where a rank hangs early."""
 
 
 class Recorder:

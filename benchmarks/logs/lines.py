@@ -8,13 +8,13 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Patte
 Fields = Dict[str, Any]
 """Values that a line states, by name; see `logs.reading.read`."""
 Row = Tuple[int, Optional[Fields]]
-"""Number of a line that claims to state a step, and what it states; None if it is damaged."""
+"""Number of a line that claims to state a step, and its fields; None if it is damaged."""
 
 NUMBER = (
     r"(?:[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![.,]?\d)"
     r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
 )
-"""A number as a whole, with commas between thousands or none; `10.3.4` and `4,33,0` are none."""
+"""A complete number, with or without commas between thousands; not `10.3.4` or `4,33,0`."""
 _NAME = r"(?!step|iter|it[-_/\d]|epoch|batch)[a-z]"
 _MARKS = (
     r"\[\d+(?:,\d+)?\](?:<std\w+>)?",  # mpirun
@@ -30,7 +30,7 @@ _MARKS = (
     _NAME + r"[\w.]{0,40}-[\w.-]{0,40}\d:(?=\s)",  # pdsh, of a host whose name has a dash
 )
 TAG = re.compile(r"^\s*((?:(?:{})(?:\s?:)?\s?){{1,3}})".format("|".join(_MARKS)), re.IGNORECASE)
-"""Text before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
+"""Text before the lines of one of several processes: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
 
 _DRAWN_AGAIN = re.compile(r"\r|\x08+")
 _COLOURS = (  # Each begins with a text that re can look for.

@@ -44,7 +44,7 @@ from logs.templates import TemplateFormat
 from logs.writers import OTHER_PROCESS, chosen_writer, tags_of
 
 MOST_DAMAGED = 0.1
-"""Part of the lines that may be left out; one of them always may."""
+"""Share of the lines that may be left out; one line always may."""
 
 CUT_OFF = "last line cut off"
 LOSS_NOT_FINITE = "read without their loss, which is not finite"

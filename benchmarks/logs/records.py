@@ -13,17 +13,17 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 from logs.lines import Fields, number
 
 CONTRADICTION = 0.1
-"""Relative difference of what one line states twice: samples, and throughput by step time."""
+"""Relative difference between samples and throughput x step time at which they contradict."""
 
 MOST_PAUSED = 2.0
-"""Times the steps' own duration that the log's clock may state: evaluations are between."""
+"""Maximum ratio of the log's clock to the steps' duration: evaluations run between steps."""
 
 ABSURD = 50.0
-"""Times the median, or part of it, beyond which a value is left out."""
+"""Ratio to the median (or its inverse) beyond which a value is left out."""
 
 SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
 EXAMPLES = ("examples", "images", "samples", "seq", "sequences")
-"""Units of work of which a step of the whole job has at least one."""
+"""Units of work with at least one unit in a step of the whole job."""
 _PER_SECOND = re.compile(r"^(.+?)/(?:s|sec|second)\.?(/device)?$")
 
 DAMAGED = "damaged"
@@ -48,12 +48,12 @@ class Record:
 
     line: int
     segment: int = 0
-    """Steps of different segments cannot be subtracted: the number between is not stated."""
+    """Steps of different segments cannot be subtracted: the steps between are not known."""
     step: Optional[int] = None
     begun: int = 0
-    """Steps of this run before the first one that its values cover, at least."""
+    """Minimum number of steps of this run before the first one that its values cover."""
     done: int = 0
-    """Steps of this run up to its own, at least."""
+    """Minimum number of steps of this run up to this record."""
     whole: bool = False
     step_s: Optional[float] = None
     throughput: Optional[float] = None

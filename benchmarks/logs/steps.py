@@ -13,7 +13,7 @@ State = Tuple[Fields, Record]
 """Values that a line states, and its record."""
 
 LEAST_RUN = 3
-"""Lines of a run: what goes back after fewer are several processes."""
+"""Minimum lines of a run; steps that go back after fewer lines show several processes."""
 
 EARLIER_RUN = "of earlier runs"
 STATED_AGAIN = "of a step that is stated again"

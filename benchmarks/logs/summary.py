@@ -10,7 +10,7 @@ from logs.reading import Reading, format_named, read
 from logs.records import Record
 
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh")
-"""Begins of files of gzip, zstd, xz and bzip2."""
+"""First bytes of files of gzip, zstd, xz and bzip2."""
 
 
 def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:

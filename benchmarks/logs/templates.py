@@ -31,7 +31,7 @@ Templates = Union[str, List[str]]
 _ANY = r"[-+.,\deE]+"
 _SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 ROUNDED = 0.005
-"""Relative error of a step that has three digits."""
+"""Relative error of a step that is rounded to three digits."""
 
 
 class Template:

@@ -45,7 +45,7 @@ TICK_S = 0.25
 """Interval of the agent's loop; one pass takes far less than 1 ms of a measured core."""
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""They end an agent; SIGUSR1 is a batch system's warning before its time limit or preemption."""
+"""Signals that end an agent; SIGUSR1 is a batch system's warning of time limit or preemption."""
 
 EXIT_NOT_STOPPED = 3
 """The agent ended without a request: the other tasks of a batch job end as well."""

@@ -16,7 +16,7 @@ from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper
 from nodeside.sweep import sweep
 
 TASK_VARIABLE = "SLURMD_NODENAME"
-"""Where Slurm says which of a job's tasks this is."""
+"""Variable by which Slurm names the task of a job."""
 
 
 def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None) -> dict[str, Any]:

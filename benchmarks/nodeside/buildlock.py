@@ -24,7 +24,7 @@ from nodeside.processes import stat_of
 
 BEAT_S = 5.0
 STALE_S = 60.0
-"""NFS shows a change to other hosts after up to half a minute."""
+"""Age at which a lock is stale; NFS shows a change to other hosts after up to half a minute."""
 
 
 class BuildLock:

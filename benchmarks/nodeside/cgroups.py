@@ -14,7 +14,7 @@ from nodeside.processes import AGENT_MARK, Launched, end_all, environ_of, kill_a
 
 PREFIX = "nightbench-"
 WHOLE_MACHINE = "/proc/vmstat"
-"""Evidence that may concern another process."""
+"""File whose counts may be of another user's process."""
 OWN_CGROUP = "its cgroup"
 _V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
 

@@ -15,7 +15,7 @@ from nodeside.root_folder import environments
 
 VALUES = 7
 _BUDGET_S = 1.2
-"""For each control measurement of the CPU."""
+"""Seconds for each control measurement of the CPU."""
 _SIDE = 48
 _COPY_BYTES = 32 * 2**20
 

@@ -11,7 +11,7 @@ from typing import Any, Sequence
 from nodeside.gpus import is_among
 
 MIN_SAMPLES = 5
-"""In the window, of each device; and of half its seconds."""
+"""Minimum samples of each device in the window; at least one for every two seconds."""
 
 
 def power_in_window(

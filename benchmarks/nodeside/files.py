@@ -75,7 +75,7 @@ def write_json(path: str, document: Any, durable: bool = False) -> None:
 
 
 _CLOSED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP)
-"""Errors of a file that is absent or closed to this user; a disk that fails gives another."""
+"""Errors of a file that is absent or not readable for this user; a failing disk gives others."""
 
 
 def read_json(path: str) -> Any:

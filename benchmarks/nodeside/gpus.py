@@ -28,7 +28,7 @@ THROTTLE_BITS = (
 )
 """Names of the bits of clocks_event_reasons.active (NVML's nvmlClocksEventReason*)."""
 DISTURBING = 0x8 | 0x20 | 0x40 | 0x80
-"""Reasons that count as throttling; a power cap is normal for these devices."""
+"""Bits that count as throttling; a power cap does not, because it is normal for GPUs."""
 
 _HEALTH = (
     ("index", "index"),

@@ -16,7 +16,7 @@ from nodeside.files import AgentError, EventLog, read_json, read_text
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 NEIGHBOURS = {"action": "record", "wait_s": 600.0, "cpu_share": 0.1, "gpu": True}
-"""Policy of a job that has none for foreign work."""
+"""Policy for foreign work of a job that does not state one."""
 _COMPILE_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -82,7 +82,7 @@ class NodeJob:
         self.cpus: list[int] = list(self.here["cpus"])
         asked = [entry["device"] for entry in self.processes if entry["device"] is not None]
         self.devices: list[str] = [str(x) for x in self.here["devices"] or sorted(set(asked))]
-        """Return the GPUs that the job uses here, by index or UUID."""
+        """GPUs that the job uses on this node, by index or UUID."""
         self.neighbours: dict[str, Any] = dict(NEIGHBOURS, **(document.get("neighbours") or {}))
         self.locks_devices = document.get("lock", "node") == "devices"
         self.stack_tool: str | None = document.get("stack_tool")

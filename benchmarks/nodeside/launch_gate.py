@@ -33,7 +33,7 @@ class LaunchGate:
         self._began_s = time.monotonic()
         self._next_s: float | None = None
         self.waiting: list[Reason] = []
-        """Foreign work that is waited for; empty if there is none."""
+        """Foreign work whose end the gate waits for; empty if there is none."""
 
     def tick(self) -> bool:
         """Return whether the repeat may be launched.

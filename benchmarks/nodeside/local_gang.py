@@ -31,7 +31,7 @@ LOSS_CODE = 3
 """Exit code of a rank whose loss is not finite."""
 
 HUNG_FRACTION = 0.5
-"""Part of the progress limit after which a process counts as hung when the gang is ended."""
+"""Share of the progress limit after which a process counts as hung when the gang is ended."""
 
 
 class LocalGang:

@@ -27,9 +27,9 @@ from nodeside.processes import AGENT_MARK, JOB_MARK, command_of, environ_of
 
 SAMPLE_S = 1.0
 SPAN_S = 5.0
-"""Foreign work is judged over spans of this length."""
+"""Length of the spans in which foreign work is measured."""
 SCAN_VALID_S = 30.0
-"""Time for which the result of a scan is assumed to hold."""
+"""Time for which the result of a scan is assumed to be valid."""
 MAX_SHOWN = 5
 """Number of processes that are reported."""
 COMMAND_LENGTH = 200

@@ -26,15 +26,15 @@ SCHEMA = "nightbench.export/1"
 POLL_S = 0.2
 BEAT_S = 1.0
 ALIVE_S = 5.0
-"""Interval in which the agent is checked for its process."""
+"""Interval between checks that the agent's process exists."""
 
 END_S = 60.0
-"""Time in which a repeat that is ended has ended."""
+"""Maximum time for the agent to end a repeat."""
 
 _SHOWN = ("subject", "code", "observed")
 
 FAILURES = 2
-"""Repeats that fail one after another, with which a case ends."""
+"""Number of consecutive failed repeats after which a case ends."""
 
 
 class OfflineCase:

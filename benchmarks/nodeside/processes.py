@@ -25,9 +25,9 @@ _PR_SET_PTRACER = 0x59616D61
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OOM_SCORE = b"500"
-"""When memory runs out the kernel kills ranks first; the agent and sshd are needed to clean up."""
+"""OOM score of ranks: the kernel kills them before the agent and sshd, which must clean up."""
 END_S = 10.0
-"""Time after SIGKILL in which processes have ended."""
+"""Maximum time after SIGKILL until processes have ended."""
 _adopting = False
 
 

@@ -18,10 +18,10 @@ from nodeside.system import memory_state
 
 INTERVAL_S = 1.0
 STALE_S = 5.0
-"""Older answers of nvidia-smi are left out of samples."""
+"""Age from which an answer of nvidia-smi is left out of samples."""
 
 POWERCAP = "NIGHTBENCH_POWERCAP"
-"""Environment variable: another folder than /sys/class/powercap."""
+"""Environment variable with a folder that replaces /sys/class/powercap."""
 
 GPU_FIELDS = (
     ("index", "index", int),

@@ -33,7 +33,7 @@ class Decoder:
         self._dali = dali
         self._gpu = gpu
         self.decoded = 0
-        """Batches so far."""
+        """Number of batches so far."""
 
     def batches(self, size, batch_size, chosen):
         """Yield batches without end: images (n, 3, size, size), normalised, and labels (n).

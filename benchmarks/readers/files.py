@@ -18,7 +18,7 @@ class Part:
     """
 
     decoder = None
-    """Decodes images in place of the reader: see `dali.Decoder`."""
+    """Decoder of images that replaces the reader's: see `dali.Decoder`."""
 
     def __init__(self, path, rank, ranks, seed):
         self.path = os.path.expanduser(path)

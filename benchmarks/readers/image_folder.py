@@ -11,7 +11,7 @@ from readers.files import DataError
 SUFFIXES = (".jpeg", ".jpg", ".png")
 MEAN = numpy.array([0.485, 0.456, 0.406], "float32")
 DEVIATION = numpy.array([0.229, 0.224, 0.225], "float32")
-"""Deviation of ImageNet's red, green and blue, from 0 to 1."""
+"""Standard deviations of ImageNet's red, green and blue values, which are from 0 to 1."""
 
 
 def batch(params, batch_size, random):

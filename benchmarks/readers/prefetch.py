@@ -5,7 +5,7 @@ import threading
 import time
 
 AHEAD = 3
-"""Batches that are ready at most."""
+"""Maximum number of batches that are ready."""
 
 
 class Prefetched:
@@ -17,7 +17,7 @@ class Prefetched:
 
     def __init__(self, batches):
         self.waits_s = []
-        """How long each batch was waited for."""
+        """Seconds for which each batch was waited for."""
         self._ready = queue.Queue(AHEAD)
         threading.Thread(target=self._fill, args=(batches,), daemon=True).start()
 

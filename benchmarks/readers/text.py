@@ -12,9 +12,9 @@ VOCABULARY = "vocabulary.txt"
 UNKNOWN, BEGIN, SEPARATOR, MASK = "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 _WORD = re.compile(r"\w+|[^\w\s]")
 _REMEMBERED = 500000
-"""Words whose pieces are remembered."""
+"""Maximum number of words whose pieces are cached."""
 _EMPTY = 100000
-"""Lines without a word that no text has in a row."""
+"""Number of consecutive lines without a word at which a text is an error."""
 
 
 class Corpus:

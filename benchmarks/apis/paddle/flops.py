@@ -20,7 +20,7 @@ SUMMED = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d"), (convolution, 2)),
     "flash_attn": (_attention, 3),
 }
-"""Operator -> its multiply-adds, and how many tensors it multiplies."""
+"""Operator -> function for its multiply-adds, and the number of tensors that it multiplies."""
 
 
 class Flops:

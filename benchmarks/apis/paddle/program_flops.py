@@ -17,7 +17,7 @@ SUMMED = {
     **dict.fromkeys(("mul", "matmul", "matmul_v2"), ("Y", "Out", product)),
     **dict.fromkeys(("conv2d", "depthwise_conv2d"), ("Filter", "Output", convolution)),
 }
-"""Operator -> its second input, its result, and the multiply-adds by their values."""
+"""Operator -> names of its second input and its result, and function for its multiply-adds."""
 
 
 def count_step(trainer, program):

@@ -19,7 +19,7 @@ _ON_HOST = (
     "Backward",
 )
 _ON_DEVICE = ("Kernel", "Memcpy", "Memset")
-"""Kinds of events of its profiler."""
+"""Kinds of events of PaddlePaddle's profiler."""
 
 
 class PaddleRuntime(Base):

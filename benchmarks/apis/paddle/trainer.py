@@ -61,18 +61,18 @@ def adamw(params, model, **named):
 
 
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
-"""Name -> maker from the workload's parameters, the network and further arguments of Paddle's."""
+"""Name -> maker from the workload's parameters, the network and arguments of PaddlePaddle."""
 
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 
 BUFFERS = {"ddp_buffer_1mb": 1, "ddp_buffer_100mb": 100}
-"""`tuning` -> megabytes of gradients that DataParallel exchanges at once, in place of 25."""
+"""`tuning` -> megabytes of gradients that DataParallel exchanges at once, instead of 25."""
 
 MULTI_TENSOR = "optimizer_multi_tensor"
 """The `tuning` whose update is one operator for all parameters (of Momentum and Adam)."""
 
 AMP_O2 = "amp_o2"
-"""The `tuning` of mixed precision whose parameters have its 16 bits too, but for those of norms."""
+"""The `tuning` of mixed precision in which parameters have 16 bits too, except those of norms."""
 
 
 class EagerTrainer(Base):

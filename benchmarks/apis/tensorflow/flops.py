@@ -42,4 +42,4 @@ SUMMED = {
     "Conv2DBackpropInput": _gradient_of_images,
     "Conv2DBackpropFilter": _gradient_of_weight,
 }
-"""Operator -> its multiply-adds, of its result's and its inputs' shapes."""
+"""Operator -> function for its multiply-adds, from the shapes of result and inputs."""

@@ -56,4 +56,4 @@ def _decayed(params, weight, gradient):
 
 
 OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2), "adamw": (adamw, 2)}
-"""Name -> the update of one weight, which counts steps from 1 on, and the number of its slots."""
+"""Name -> update of one weight, with steps counted from 1, and the number of its slots."""

@@ -32,13 +32,13 @@ from recorder import Recorder  # noqa: E402
 
 POLL_S = 0.2
 GRACE_S = 5.0
-"""Time in which the others may have ended, where a script fails; and from SIGTERM to SIGKILL."""
+"""Time to wait for the others to end if a script fails; and time from SIGTERM to SIGKILL."""
 
 AGAIN = 1.2
-"""A log is read again once it has grown by so much: the script's cores are left to the script."""
+"""Growth after which a log is read again; more readings would take the script's cores."""
 
 SETTLED = 20
-"""Lines after which a log that cannot be read is given up."""
+"""Number of lines after which an unreadable log is an error."""
 
 _ENDS = re.compile(b"[\r\n\x08]+")
 

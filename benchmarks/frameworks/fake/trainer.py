@@ -9,7 +9,7 @@ import time
 from frameworks.fake.faults import FaultyTrainer
 
 RATE = 0.001
-"""How far each weight moves in a step."""
+"""Distance that each weight moves in a step."""
 
 
 def Trainer(context, network, data):

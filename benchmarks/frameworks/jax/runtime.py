@@ -16,7 +16,7 @@ from jax._src.lib import _jax
 from jax.experimental import multihost_utils
 
 AHEAD = 16
-"""Steps that may be queued on the device: enough that it never waits for Python."""
+"""Number of steps that may be queued on the device, so that it never waits for Python."""
 
 
 class Runtime(Base):
@@ -31,9 +31,9 @@ class Runtime(Base):
         self.gpu = context.device is not None
         jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
         self.pending = None
-        """Result of the last step; the trainer sets it, `device_sync` waits for it."""
+        """Result of the last step; the trainer sets it, and `device_sync` waits for it."""
         self.queued = deque()
-        """Marks, each a step's loss and when it was there, of steps that may not have ended."""
+        """Marks of steps that may not have ended: the loss, and the time when it was computed."""
         if not context.grouped:
             return
         if self.gpu:

@@ -7,7 +7,7 @@ import numpy
 from jax import numpy as jnp
 
 HOLDERS = ("stages", "shards")
-"""Axes whose ranks share what is of no stage."""
+"""Axes whose ranks shard weights outside of stages."""
 
 
 def gathered_again(function):

@@ -16,16 +16,16 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
-"""On GPUs JAX computes products of float32 in TF32 by default."""
+"""Precision -> JAX's name for it; by default, JAX computes float32 in TF32 on GPUs."""
 
 TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 
 RANKS = ("stages", "copies", "shards")
-"""Axes of the mesh: layers, replicas, and the ranks that hold one together. A fourth, `tensor`,
-splits matrices; what its ranks exchange is left to XLA."""
+"""Axes of the mesh: pipeline stages, replicas, and ranks that shard one replica. A fourth axis,
+`tensor`, splits matrices; XLA decides what its ranks exchange."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
-"""Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16, as in PyTorch: doubled after GROWTH_STEPS, halved by an overflow."""
 
 
 class Trainer(Base):

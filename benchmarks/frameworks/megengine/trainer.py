@@ -10,7 +10,7 @@ from torch_optimizers import optimizers_of
 OPTIMIZERS = {name: optimizers_of(optimizer)[name] for name in ("sgd", "momentum")}
 
 SCALE = 65536.0
-"""First factor of a loss in float16; it halves where a gradient is not finite."""
+"""Initial loss scale of float16; it is halved if a gradient is not finite."""
 
 
 class Trainer(Base):

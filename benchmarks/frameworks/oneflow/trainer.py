@@ -15,12 +15,11 @@ OPTIMIZERS = optimizers_of(oneflow.optim)
 TYPES = {"bf16": oneflow.bfloat16, "fp16": oneflow.float16}
 
 SCALE = 128.0
-"""Factor of eager losses in fp16, without which gradients are zero: OneFlow 0.9 scales graphs
-only."""
+"""Loss scale of eager fp16, without which gradients are zero: OneFlow 0.9 scales only graphs."""
 
 
 FUSIONS = ("fuse_model_update_ops", "fuse_add_to_output")
-"""Passes over graphs: decay becomes a part of the update; a sum, of the operator before it."""
+"""Graph passes: one fuses the decay into the update, the other a sum into the operator before."""
 
 
 class Step(nn.Graph):

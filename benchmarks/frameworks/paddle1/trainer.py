@@ -59,7 +59,7 @@ OPTIMIZERS = {
 """Name -> maker from the workload's parameters."""
 
 FIRST_SCALE = 2.0**15
-"""Loss scale that fp16 begins with; it halves where gradients overflow, and doubles at times."""
+"""Initial loss scale of fp16; it is halved if gradients overflow, and doubled now and then."""
 
 SPARSITY = (0.75, 0.9375, 0.984375, 0.996, 0.999)
 """Sparsities while gradient compression warms up (Lin et al. 2018, arXiv:1712.01887)."""
@@ -71,7 +71,7 @@ STRATEGIES = {
     "half_async": factory.create_half_async_strategy,
     "geo": lambda: factory.create_geo_strategy(20),
 }
-"""Geo-SGD exchanges its updates every 20 steps."""
+"""Value of `sync` -> maker of its strategy; Geo-SGD exchanges its updates every 20 steps."""
 
 
 class Trainer(Base):

@@ -12,14 +12,14 @@ from paddle.distributed.ps.the_one_ps import BarrierTable
 from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 GEO_STEPS = 20
-"""Geo-SGD exchanges its updates every so many steps."""
+"""Number of steps after which Geo-SGD exchanges its updates."""
 
 GFLAGS = (
     "-max_body_size=314217728 -bthread_concurrency=40 -socket_max_unwritten_bytes=2048000000 "
     "-max_connection_pool_size=1950 -pserver_push_dense_merge_limit=0"
 )
-"""The client's own flags, and a last one: each dense gradient is sent. By default the client
-collects 13 before it sends any, so that a window of fewer steps trains no dense weight."""
+"""The client's own flags, and a last one that sends each dense gradient. By default the client
+collects 13 gradients before it sends any: a window of fewer steps would train no dense weight."""
 
 
 def Trainer(context, network, data):

@@ -5,7 +5,7 @@ import functools
 from paddle.base.core import ProcessGroup
 
 RING = {"all_reduce": 2, "all_gather": 1, "broadcast": 1, "reduce": 1}
-"""Exchange of a process group -> how often each of N ranks sends (N - 1) / N of it, at best."""
+"""Operation of a process group -> how often a rank of N sends (N - 1) / N of it, at best."""
 
 
 class Sent:

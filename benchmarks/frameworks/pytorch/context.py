@@ -26,7 +26,7 @@ class Sequences:
         self.group, self.ranks, self.rank = mesh.get_group(), mesh.size(), mesh.get_local_rank()
         self.places = (self.rank, 2 * self.ranks - 1 - self.rank)
         self.parts = 1
-        """In how many parts the last attention found sequences."""
+        """Number of parts of each sequence in the last attention."""
         for name in tables:
             table = getattr(model, name)
             size = table.shape[1] // (2 * self.ranks)

@@ -51,7 +51,7 @@ def rates(devices, work, amount, values):
 
 TYPES = {"tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 FIRST = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}
-"""Least compute capability with tensor cores for it."""
+"""Minimum compute capability with tensor cores for the type."""
 
 
 def products(device, named, options):

@@ -47,7 +47,7 @@ class Dgc:
         self.warm_up_steps = warm_up_steps
         self.steps = 0
         self.sent_bytes = 0
-        """Bytes that this rank sent in the last step, to all others together."""
+        """Bytes that this rank sent to all other ranks in the last step."""
         self.sizes = [weight.numel() for weight in self.parameters]
         device = self.parameters[0].device
         self.velocity = torch.zeros(sum(self.sizes), device=device)

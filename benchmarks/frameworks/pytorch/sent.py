@@ -19,7 +19,7 @@ RING = {
     "broadcast": 1,
     "alltoall_base_": 1,
 }
-"""Collective -> how often each of N ranks sends (N - 1) / N of the whole, at best."""
+"""Collective -> how often a rank of N sends (N - 1) / N of the whole, at best."""
 PASSED_OVER = ("recv_", "barrier", "wait_tensor", "_wrap_tensor_autograd")
 
 

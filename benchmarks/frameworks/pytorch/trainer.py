@@ -24,7 +24,7 @@ KEPT = [
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_cudnn_attention.default,
 ]
-"""Operators that cost most to compute again."""
+"""Operators whose recomputation would cost most."""
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -16,15 +16,15 @@ REDUCER = {
     "ddp_bucket_view": {"gradient_as_bucket_view": True},
     "ddp_static_graph": {"static_graph": True},
 }
-"""How DistributedDataParallel gathers gradients into buckets."""
+"""`tuning` -> arguments by which DistributedDataParallel puts gradients into buckets."""
 HOOKS = {"ddp_fp16": torch.float16, "ddp_bf16": torch.bfloat16}
-"""The type in which gradients are exchanged."""
+"""`tuning` -> type in which gradients are exchanged."""
 UPDATES = {
     "optimizer_fused": {"fused": True},
     "optimizer_foreach": {"foreach": True, "fused": False},
     "optimizer_for_loop": {"foreach": False, "fused": False},
 }
-"""One kernel for all parameters and operations, one for each operation, one for each of both."""
+"""Kernels: one for all parameters and operations, one per operation, one per both."""
 COMPILE = {
     "compile_max_autotune": {"mode": "max-autotune-no-cudagraphs"},
     "compile_cuda_graphs": {"mode": "reduce-overhead"},

@@ -20,7 +20,7 @@ class Runtime(Base):
         context = self.context
         self.gpu = context.device is not None
         self.allocated = None
-        """Returns the peak of TensorFlow's allocator, bytes; the trainer sets it."""
+        """Function for the peak of TensorFlow's allocator in bytes; the trainer sets it."""
         tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
         tf.compat.v1.set_random_seed(context.seed + context.data_rank)
         tf.compat.v1.enable_resource_variables()

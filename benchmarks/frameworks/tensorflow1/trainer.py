@@ -12,10 +12,10 @@ from base_trainer import Base, expect_precision, optimizer_of
 from tensorflow.python.ops import collective_ops
 
 GROUP = 1
-"""Key of the ranks as a group of collectives."""
+"""Key of the group of all ranks in collectives."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**15, 2000
-"""Loss scaling of fp16: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16: doubled after GROWTH_STEPS good steps, halved by an overflow."""
 
 
 class GraphScope(Scope):
@@ -40,7 +40,7 @@ class Trainer(Base):
     """The graph of one trainer. A parameter server has no graph of its own."""
 
     instances = 0
-    """Collectives in the graph; the number of each is its key."""
+    """Number of collectives in the graph; the number of each collective is its key."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)

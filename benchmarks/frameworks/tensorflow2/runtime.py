@@ -28,7 +28,7 @@ class Runtime(Base):
         self.gpu = context.device is not None
         self.strategy = self.coordinator = None
         self.pending = None
-        """Waits until the last step is done; the trainer sets it."""
+        """Function that waits until the last step is done; the trainer sets it."""
         self.clock = ThreadPoolExecutor(1)
         tf.random.set_seed(context.seed + context.data_rank)
         tf.config.threading.set_intra_op_parallelism_threads(

@@ -15,13 +15,13 @@ from apis.tensorflow.scope import Scope
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 
 AHEAD = 8
-"""Steps of each worker that may be scheduled and not done: none waits for a slower one."""
+"""Number of scheduled steps of each worker, so that no worker waits for a slower one."""
 
 EXPECTED = {"compiler": "none", "execution": "default", "data": "synthetic"}
-"""Values of axes without which a worker's step would be another one."""
+"""Required values of axes; with other values, a worker would run another step."""
 
 SAVED = "batches"
-"""A worker's own batches, in the folder of its process."""
+"""Folder of a worker's batches, in the folder of its process."""
 
 
 class Task(Base):

@@ -13,7 +13,7 @@ from frameworks.tensorflow2.servers import Chief, Task
 TYPES = {"bf16": tf.bfloat16, "fp16": tf.float16}
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
-"""Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16, as in PyTorch: doubled after GROWTH_STEPS, halved by an overflow."""
 
 
 def Trainer(context, network, data):

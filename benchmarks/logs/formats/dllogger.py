@@ -28,7 +28,7 @@ _UNITS = {
     "train_items_per_sec": "items/s",
     "throughput": None,
 }
-"""Metrics of training, the first of a line is read, and their units where no METADATA says one."""
+"""Metric -> its unit if no METADATA states it; the first metric of a line is read."""
 _LOSSES = ("train.loss", "train_loss", "training_loss", "step_loss", "loss")
 _LOSSES_IN_TEXT = compiled([loss + " : {}" for loss in _LOSSES])
 _TEXTS = [

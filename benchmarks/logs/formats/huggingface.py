@@ -38,7 +38,7 @@ _NOT_TRAINING = re.compile(
     re.IGNORECASE,
 )
 _GLUED = re.compile(r"(?<=[\]}])(?= *(?:\d{1,3}%\||\{'))")
-"""Place where a bar or values begin again, and the carriage return between was lost."""
+"""Position at which a bar or values begin again after a lost carriage return."""
 _SEEN = [
     compiled(["'{}': {{}},".format(key), "'{}': '{{}}',".format(key)])
     for key in ("num_input_tokens_seen", "train_runtime")
@@ -53,7 +53,7 @@ _OTHERS = {
     )
 }
 _KEPT, _FORGOTTEN = 0.7, 0.01
-"""Part of its mean that tqdm keeps at each print, and part below which nothing is visible."""
+"""Share of its mean that tqdm keeps at each print, and share below which nothing is visible."""
 
 
 def read(lines, options):

@@ -23,7 +23,7 @@ _SLIM_STEP = re.compile(
 _STEPS_PER_S = re.compile(r"global_step/sec: ({})\s*$".format(NUMBER))
 _EXAMPLES_PER_S = re.compile(r"examples/sec: ({})\s*$".format(NUMBER))
 _NEAR = 5
-"""Lines between a step and the rate that is logged with it."""
+"""Maximum number of lines between a step and the rate that is logged with it."""
 
 
 def read(lines, options):

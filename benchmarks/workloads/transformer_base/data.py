@@ -3,7 +3,7 @@
 import numpy
 
 PADDING, BEGIN = 0, 1
-"""Tokens that are no words."""
+"""Tokens that are not words."""
 LABEL_SMOOTHING = 0.1
 """Share of a label that is spread evenly over the vocabulary (section 5.4 of the paper)."""
 

@@ -7,7 +7,7 @@ from paddle.nn import functional
 from workloads.transformer_base.data import LABEL_SMOOTHING, PADDING, positions
 
 UNSEEN = -1e9
-"""Added to the scores of what may not be seen."""
+"""Value added to the scores of masked positions."""
 
 
 class Attention(nn.Layer):

@@ -4,9 +4,9 @@ import numpy
 from readers import text
 
 TOPIC = 10
-"""So many words of the vocabulary, which follow each other, are neighbours of each other."""
+"""Number of consecutive words of the vocabulary that are neighbours of each other."""
 WINDOW = 5
-"""So many words to either side are neighbours in a real text."""
+"""Maximum distance of neighbours in a real text, in words."""
 
 
 def batch(params, batch_size, random):
