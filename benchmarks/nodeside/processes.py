@@ -25,7 +25,7 @@ _PR_SET_PTRACER = 0x59616D61
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OOM_SCORE = b"500"
-"""OOM score of ranks: the kernel kills them before the agent and sshd, which must clean up."""
+"""`oom_score_adj` of ranks: they are killed before the agent and sshd, which must clean up."""
 END_S = 10.0
 """Maximum time after SIGKILL until processes have ended."""
 _adopting = False
