@@ -78,7 +78,7 @@ class Cgroup:
     def __init__(self, number: int, memory_mb: int | None = None) -> None:
         self._folder: str | None = None
         self._memory_mb = memory_mb
-        name = "{}{}-{}".format(_mine(), os.getpid(), number)
+        name = "{}{}-{}".format(_own_prefix(), os.getpid(), number)
         for hierarchy in sorted(_hierarchies(), key=_rank):
             folder = os.path.join(hierarchy.folder, name)
             try:
@@ -231,8 +231,8 @@ def clear_left_behind() -> list[int]:
     ended = []
     for hierarchy in _hierarchies():
         for name in sorted(os.listdir(hierarchy.folder)):
-            owner, _, number = name[len(_mine()) :].partition("-")
-            if not name.startswith(_mine()) or not owner.isdigit() or not number.isdigit():
+            owner, _, number = name[len(_own_prefix()) :].partition("-")
+            if not name.startswith(_own_prefix()) or not owner.isdigit() or not number.isdigit():
                 continue
             if AGENT_MARK not in environ_of(int(owner)):
                 folder = os.path.join(hierarchy.folder, name)
@@ -241,7 +241,7 @@ def clear_left_behind() -> list[int]:
     return ended
 
 
-def _mine() -> str:
+def _own_prefix() -> str:
     """Return the prefix of the names of groups whose agents are in this PID namespace.
 
     An agent of another container may share the hierarchy, but has another pid here.

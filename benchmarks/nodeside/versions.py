@@ -61,7 +61,7 @@ def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
     for source in sources if recipe.pythons else ():
         try:
             for file in _files(source, env):
-                if _of(package, file["name"]):
+                if _is_wheel(package, file["name"]):
                     found.setdefault(file["name"], file)
         except (OSError, ValueError) as error:
             if not (isinstance(error, urllib.error.HTTPError) and error.code == 404):
@@ -91,7 +91,7 @@ def _joined(index: str, package: str) -> str:
     return "{}/{}/".format(index.rstrip("/"), package)
 
 
-def _of(package: str, name: str) -> bool:
+def _is_wheel(package: str, name: str) -> bool:
     main = re.sub(r"[-_.]+", "-", name.partition("-")[0]).lower()
     return name.endswith(".whl") and main == package
 

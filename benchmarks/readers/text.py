@@ -46,7 +46,7 @@ class Corpus:
     def _stream(self, lines):
         before, within, empty = ("", 0), False, 0
         for path, offset, line in lines:
-            tokens = [each for word in _words(path, offset, line) for each in self._of(word)]
+            tokens = [each for word in _words(path, offset, line) for each in self._pieces_of(word)]
             follows = path == before[0] and offset > before[1]
             if within and not (tokens and follows):
                 yield self.ids[SEPARATOR]
@@ -56,7 +56,7 @@ class Corpus:
             if empty == _EMPTY:
                 raise DataError("{}: found {} lines without a word".format(path, empty))
 
-    def _of(self, word):
+    def _pieces_of(self, word):
         """Return the pieces of a word."""
         found = self._pieces.get(word)
         if found is None:

@@ -53,7 +53,7 @@ def _torch():
             functional=types.SimpleNamespace(
                 **{
                     **vars(functional),
-                    "max_pool2d": _laid(functional.max_pool2d),
+                    "max_pool2d": _in_layout(functional.max_pool2d),
                     "adaptive_avg_pool2d": _pooled,
                     "gelu": _gelu,
                     "linear": _linear,
@@ -71,8 +71,8 @@ def _torch():
             LayerNorm=nn.LayerNorm,
             RMSNorm=_RMSNorm,
             BatchNorm1d=nn.BatchNorm1D,
-            BatchNorm2d=_laid(nn.BatchNorm2D),
-            Conv2d=_laid(_with_bias(nn.Conv2D)),
+            BatchNorm2d=_in_layout(nn.BatchNorm2D),
+            Conv2d=_in_layout(_with_bias(nn.Conv2D)),
             Linear=_with_bias(nn.Linear),
         ),
     )
@@ -126,7 +126,7 @@ def _with_bias(layer):
     return made
 
 
-def _laid(function):
+def _in_layout(function):
     """Return a function or layer that gets the `data_format` of the case."""
 
     def made(*shape, **named):
@@ -137,5 +137,5 @@ def _laid(function):
 
 def _pooled(images, size):
     """Average-pool; return channels first, the order in which data.py's next weights are stored."""
-    pooled = _laid(functional.adaptive_avg_pool2d)(images, size)
+    pooled = _in_layout(functional.adaptive_avg_pool2d)(images, size)
     return pooled.transpose([0, 3, 1, 2]) if _last else pooled

@@ -96,7 +96,7 @@ class Trainer(Base):
             strategy = STRATEGIES[context.case["sync"]]()
             optimizer = fleet.distributed_optimizer(optimizer, strategy)
         elif context.grouped:
-            optimizer = collective.fleet.distributed_optimizer(optimizer, self._between_ranks())
+            optimizer = collective.fleet.distributed_optimizer(optimizer, self._strategy())
         elif context.precision == "fp16":
             optimizer = fluid.contrib.mixed_precision.decorate(
                 optimizer, init_loss_scaling=FIRST_SCALE, use_dynamic_loss_scaling=True
@@ -146,7 +146,7 @@ class Trainer(Base):
             regularization=decay(params),
         )
 
-    def _between_ranks(self):
+    def _strategy(self):
         """Return the collective strategy: NCCL sums gradients, which Fluid groups."""
         strategy = collective.DistributedStrategy()
         strategy.mode = "nccl2"

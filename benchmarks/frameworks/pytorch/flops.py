@@ -52,11 +52,11 @@ class Flops(TorchDispatchMode):
             return NotImplemented  # A DTensor comes again as its parts.
         found = func(*args, **(kwargs or {}))
         formula = FORMULAS.get(func._overloadpacket)
-        if formula and not _again():
+        if formula and not _is_recomputing():
             self.total += formula(*args, **(kwargs or {}), out_val=found)
         return found
 
 
-def _again():
+def _is_recomputing():
     """Return whether a backward recomputes the forward: only then it has gradients enabled."""
     return torch._C._current_graph_task_id() >= 0 and torch.is_grad_enabled()

@@ -4,7 +4,7 @@ import torch
 from torch_optimizers import optimizers_of
 
 
-def _apart(parameters):
+def _by_mesh(parameters):
     """Return parameter groups by device mesh, because PyTorch updates each mesh separately."""
     groups = {}
     for weight in parameters:
@@ -12,7 +12,7 @@ def _apart(parameters):
     return [{"params": each} for each in groups.values()]
 
 
-OPTIMIZERS = optimizers_of(torch.optim, _apart, fused=True)
+OPTIMIZERS = optimizers_of(torch.optim, _by_mesh, fused=True)
 """Name -> maker from parameters of a network and of its workload."""
 
 _STATES = ("exp_avg", "exp_avg_sq")

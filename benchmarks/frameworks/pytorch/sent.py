@@ -40,7 +40,7 @@ class Sent(TorchDispatchMode):
         gathered = sum(map(_sparse_bytes, args[0])) if sparse else 0
         found = func(*args, **(kwargs or {}))
         if sparse:
-            self.bytes += gathered * (_ranks(args) - 1)
+            self.bytes += gathered * (_group_size(args) - 1)
         elif name.startswith(("c10d::", "_c10d_functional::")):
             self.bytes += _sent(name.rpartition("::")[2], args, found)
         return found
@@ -59,7 +59,7 @@ def _sent(name, args, found):
         raise RuntimeError(
             "found the collective {}; expected one with a known number of sent bytes".format(name)
         )
-    whole, ranks = max(_bytes(each) for each in (*args, found)), _ranks(args)
+    whole, ranks = max(_bytes(each) for each in (*args, found)), _group_size(args)
     return RING[name] * whole * (ranks - 1) // ranks
 
 
@@ -73,7 +73,7 @@ def _bytes(tensors):
     return sum(each.nbytes for each in tree_leaves(tensors) if hasattr(each, "nbytes"))
 
 
-def _ranks(args):
+def _group_size(args):
     """Return the size of a collective's group, given as an object or as the last name."""
     for each in args:
         if isinstance(each, torch.ScriptObject) and each._type().name() == "ProcessGroup":

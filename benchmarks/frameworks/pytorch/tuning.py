@@ -108,9 +108,9 @@ class Seen(TorchDispatchMode):
 def used(name, trainer):
     """Return the name if one more step shows that its switch was used, otherwise `default`."""
     if name in REDUCER:
-        return name if _gathers(name, trainer.forward._get_ddp_logging_data()) else "default"
+        return name if _reducer_used(name, trainer.forward._get_ddp_logging_data()) else "default"
     if name in COMPILE:
-        return name if _compiles(name) else "default"
+        return name if _compiler_used(name) else "default"
     if name == "dali":
         # At least the batches that steps have used so far.
         return name if 0 < len(trainer.data_waits_s or ()) <= trainer.decoder.decoded else "default"
@@ -121,7 +121,7 @@ def used(name, trainer):
     elif name == "ddp_powersgd":
         good = 0 < seen.bytes < 4 * trainer.parameters
     elif name in ATTENTION:
-        good = _attends(name, seen.operators)
+        good = _attention_used(name, seen.operators)
     else:
         fused = any("_fused_" in each for each in seen.operators)
         foreach = any("_foreach_" in each for each in seen.operators)
@@ -130,14 +130,14 @@ def used(name, trainer):
     return name if good else "default"
 
 
-def _gathers(name, told):
+def _reducer_used(name, told):
     """Return whether the reducer has the setting that `name` asks for."""
     if "bucket_cap_mb" in REDUCER[name]:
         return told["bucket_cap_bytes"] == REDUCER[name]["bucket_cap_mb"] * 2**20
     return bool(told["static_graph" if name == "ddp_static_graph" else "gradient_as_bucket_view"])
 
 
-def _compiles(name):
+def _compiler_used(name):
     """Return whether inductor timed its kernels, or recorded CUDA graphs, as `name` asks."""
     counted = torch._dynamo.utils.counters["inductor"]
     if name == "compile_max_autotune":
@@ -145,7 +145,7 @@ def _compiles(name):
     return counted["cudagraph_skips"] == 0 and torch.cuda.is_available()
 
 
-def _attends(name, operators):
+def _attention_used(name, operators):
     kernels = {
         "sdpa_flash": "_scaled_dot_product_flash_attention",
         "sdpa_efficient": "_scaled_dot_product_efficient_attention",

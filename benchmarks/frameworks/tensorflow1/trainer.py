@@ -67,7 +67,7 @@ class Trainer(Base):
         self.fetched = [loss, train]
         self.run = self.session.make_callable(self.fetched, list(self.fed.values()))
         if runtime.gpu:
-            with tf.device(self._own()):
+            with tf.device(self._device()):
                 runtime.allocated = functools.partial(
                     self.session.run, tf.contrib.memory_stats.MaxBytesInUse()
                 )
@@ -91,7 +91,7 @@ class Trainer(Base):
             return self.fed
         self.fed = {"number": tf.compat.v1.placeholder(tf.int32, [])}
         self.stacks = {}
-        with tf.device(self._own()):
+        with tf.device(self._device()):
             stacks = {}
             for name, value in example.items():
                 # Fed, because a graph with such constants may be too large.
@@ -104,7 +104,7 @@ class Trainer(Base):
                 )
             return {name: tf.gather(stack, self.fed["number"]) for name, stack in stacks.items()}
 
-    def _own(self):
+    def _device(self):
         """Return TensorFlow's name of this process and its GPU; None if it needs no name."""
         context, own = self.context, ""
         if context.runtime.cluster is not None:
@@ -113,7 +113,7 @@ class Trainer(Base):
 
     def _placement(self):
         """Return the device placement of variables and operations."""
-        context, own = self.context, self._own()
+        context, own = self.context, self._device()
         if context.runtime.cluster is None or context.grouped:
             return own
         return tf.compat.v1.train.replica_device_setter(

@@ -78,7 +78,7 @@ def read(lines, options):
             bars.append((number, _bar(line), {}))
         elif _START in line and _bar(line):
             starts[len(bars)] = _bar(line)[2]
-    rows = _of_bars(bars, _enclosed(bars, starts, evaluated), [number for number, _ in ends])
+    rows = _rows_of_bars(bars, _enclosed(bars, starts, evaluated), [number for number, _ in ends])
     return iter(rows or _by_tokens(seen) or ends)
 
 
@@ -138,7 +138,7 @@ def _enclosed(bars, starts, evaluated):
     return enclosed
 
 
-def _of_bars(bars, enclosed, ends):
+def _rows_of_bars(bars, enclosed, ends):
     """Return rows of the training's bars, other bars as skipped; `ends` separate training runs."""
     whose = [bar and bar[2] and bar[2] + (n in enclosed,) for n, (_, bar, _) in enumerate(bars)]
     tasks = {}

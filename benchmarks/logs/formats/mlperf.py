@@ -36,7 +36,7 @@ def read(lines, options):
     unit = options.get("unit") or "samples/s"
     stats = _tracked(events, unit)
     if stats:
-        made = _made(stats, batch)
+        made = _ratio_to_clock(stats, batch)
         in_tokens = unit.startswith("token") or (length and _in_tokens(made, batch, length))
         # One event for each step without a batch, and less than one a second: Minigo's are epochs.
         counts_steps = not batch and 0 < made < 2 and stats[0][1].get("throughput", 1) < 1
@@ -125,7 +125,7 @@ def _periods_of(stats, periods):
     }
 
 
-def _made(stats, batch):
+def _ratio_to_clock(stats, batch):
     """Return the median ratio of throughput times seconds to the counted examples or steps."""
     made = []
     for before, (_, fields, now_ms, place) in zip(stats, stats[1:]):
