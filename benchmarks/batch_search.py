@@ -66,7 +66,7 @@ def largest_batch(context, code, folder, on_attempt):
                     "{:.0f} MB".format(attempts.budget / 1e6) if attempts.budget else "of its GPU"
                 )
             ) from None
-    # Also ranks that have finished: they cannot know whether all others have.
+    # Also ranks whose answer is in the file: they cannot know whether all others have one.
     found = least_of_trainers(context, found)
     temporary = "{}.{}".format(path, os.getpid())
     with open(temporary, "w") as stream:

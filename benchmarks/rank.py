@@ -8,9 +8,9 @@ Runs in the framework's own interpreter; everything it needs stands in the envir
     NIGHTBENCH_PROCESS_DIR  where steps.jsonl and rank.json go
     NIGHTBENCH_CODE         the folder of this file
 
-Four of its files are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
+Four files there are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
 `frameworks/<line>/trainer.py` (how a network is trained), `workloads/<name>/<api>.py` (the network
-and its loss in the line's API) and `workloads/<name>/data.py` (batches and weights).
+and its loss in the line's API) and `workloads/<name>/data.py` (batches and initial weights).
 
 Exit code 0: done. 3: a loss is not finite (rank.json is written). Anything else: a crash, whose
 traceback is on stderr.

@@ -190,7 +190,7 @@ def _run(
             seeds = _xor(seeds, _seeds(other, number, world))
         for index, expected in enumerate(_parts(seeds, chunk)):
             if mine[index] != expected:
-                raise AgentError("rank {}: the sum of part {} is wrong".format(rank, index))
+                raise AgentError("rank {}: the result of part {} is wrong".format(rank, index))
     return {"seconds": seconds, "bytes": chunk * world, "ranks": world}
 
 

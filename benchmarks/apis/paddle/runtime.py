@@ -62,7 +62,7 @@ class PaddleRuntime(Base):
         target = paddle.profiler.ProfilerTarget
         profiler = paddle.profiler.Profiler(targets=[target.GPU if self.gpu else target.CPU])
         with tempfile.TemporaryDirectory() as folder:
-            # Its own handler would also write into the job's output.
+            # Its own handler would also write into the working directory.
             profiler.on_trace_ready = None
             profiler.start()
             run()

@@ -133,7 +133,7 @@ def _stated_s(record, samples_per_step):
     by_speed = samples_per_step / record.throughput if record.throughput else None
     if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
-            "line {} states {:g} s per step and {:g} samples/s, {:g} samples per step; expected "
+            "line {} states {:g} s per step and {:g} per second, which is {:g} per step; expected "
             "{:g}: correct `batch_size_per_device`, or `log.covers`".format(
                 record.line,
                 record.step_s,

@@ -88,7 +88,7 @@ def horovod_of(context):
     if context.rank == 0:
         address = (os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], context.ports["master"])
         server = http_server.RendezvousHTTPServer(address, http_server.RendezvousHandler, False)
-        # The result is kept until all ranks have read it, because some ranks are slower.
+        # A scope is kept until all its ranks have deleted it, because some read it later.
         ranks = collections.Counter(["global"] * context.world_size)
         for process in context.job["processes"]:
             ranks["local_" + process["node"]] += 1

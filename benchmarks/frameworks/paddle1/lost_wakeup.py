@@ -3,8 +3,8 @@
 After each batch, a trainer with `sync` or `half_async` sleeps in HalfAsyncCommunicator::Barrier,
 until the thread that communicates with the servers has set a counter to 0. That thread notifies it
 without holding the mutex (BarrierWeakUp). A trainer that has read the counter but does not yet
-sleep misses this notification. The servers then wait for it, and the other trainers' requests fail
-after 180 s ("Deadline Exceeded"). More notifications do no harm: a woken trainer reads the counter.
+sleep misses this notification. The servers then wait for it, and the others' requests fail after
+180 s ("Deadline Exceeded"). One more does no harm: a trainer that wakes reads the counter again.
 """
 
 import ctypes

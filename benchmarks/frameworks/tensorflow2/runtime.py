@@ -52,7 +52,7 @@ class Runtime(Base):
             task = addresses.setdefault(process["role"], {})
             task[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
         self.cluster, self.workers = tf.train.ClusterSpec(addresses), len(addresses["worker"])
-        # With one core there would be one thread, which would wait for the servers for ever.
+        # With one core there would be one thread: it waits for the servers and runs nothing else.
         tf.config.threading.set_inter_op_parallelism_threads(
             max(len(os.sched_getaffinity(0)), self.workers + 1)
         )

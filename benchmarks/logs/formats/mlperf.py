@@ -164,7 +164,7 @@ def _number(stats, periods, batch, work, began_ms):
         if any(now <= then for then, now in zip(samples, samples[1:])):
             of_blocks = [periods.get(each[0], {}).get("samples") for each in stats]
             shares = [span * batch / count for span, count in zip(spans, samples) if count]
-            # Each counts the steps of its own block, unless several processes or runs wrote them.
+            # Each counts the samples of its own block, unless several processes or runs wrote them.
             if list(samples) == of_blocks or 0.5 < statistics.median(shares or [0]) < 3:
                 samples = list(itertools.accumulate(samples))
         steps = [count // batch for count in samples]

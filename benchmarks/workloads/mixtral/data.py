@@ -5,13 +5,13 @@ from workloads.llama.data import batch, read, weights
 __all__ = ["BALANCE", "balance", "batch", "read", "weights"]
 
 BALANCE = 0.02
-"""Weight of the load-balancing loss, as in the authors' configuration."""
+"""Weight of what balances experts in the loss, as in the authors' configuration."""
 
 
 def balance(likely, counts):
     """Return the load-balancing loss of Fedus et al. 2021 (arXiv:2101.03961), least for even use.
 
-    It is computed for each sequence, so that a batch may be split between devices.
+    It is computed for each sequence by itself, so that a batch may be split between devices.
 
     Args:
         likely: probabilities of the experts for each token (n, length, experts), in any framework.

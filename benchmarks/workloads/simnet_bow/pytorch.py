@@ -13,7 +13,7 @@ class SimNetBow(nn.Module):
     def __init__(self, params):
         super().__init__()
         size, hidden = params["embedding_size"], params["hidden"]
-        # sparse: servers send only the rows that a batch uses.
+        # sparse: with servers, only the rows that a batch uses are sent.
         self.words = nn.Embedding(params["vocabulary"], size, sparse=True)
         self.query = nn.Linear(size, hidden)
         self.title = nn.Linear(size, hidden)

@@ -300,7 +300,7 @@ def _ratio(found: Confirmation) -> str:
     interval = ""
     if found.low is not None and found.high is not None:
         interval = f", 95% interval {found.low:.4f} to {found.high:.4f}"
-    return f"ratio {found.ratio:.4f}{interval}, {found.rounds} rounds"
+    return f"ratio {found.ratio:.4f}{interval}, n = {found.rounds}"
 
 
 def _row(item: AlertItem) -> str:

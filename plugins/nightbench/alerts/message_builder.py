@@ -35,7 +35,7 @@ class MessageBuilder:
         found = self._verdict(run_id, row["case_id"])
         if found and found.metric == row["metric"]:
             return found
-        # Alerts about a whole suite or about training have no verdict on a case.
+        # An alert about a whole suite, or about training, has no verdict of its own.
         return Verdict(
             row["case_id"],
             row["cluster"],

@@ -1,7 +1,7 @@
 """The outbox: each item is sent until a channel took it, and never again to one that took it.
 
 An item is the news of an alert, its end, a note about a series or about the detector, or a missing
-night. Unsent news are state of the warehouse, not of the process that found them: the next process
+night. Unsent items are state of the warehouse, not of the process that found them: the next process
 sends them. A fact is stored before its message is sent, and each channel that took an item is
 stored right after it did. So a message that no channel took is sent by the next try, and one that
 was recorded as sent is never sent twice.

@@ -45,8 +45,8 @@ def _needed(context: CheckContext) -> int:
 
 
 def _enough_words(context: CheckContext) -> str:
-    which = "the protocol's minimum" if context.protocol.adaptive else "half of the repeats"
-    return f"{_needed(context)} good repeats or more, {which}"
+    which = "the minimum" if context.protocol.adaptive else "half of the repeats"
+    return f"{_needed(context)} good repeats or more, {which} of the protocol"
 
 
 def _out_of_order(m: Measurement) -> str:

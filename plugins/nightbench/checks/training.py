@@ -74,13 +74,13 @@ def _trainers_step_alone(context: CheckContext) -> bool:
 
 _UNSENT = {
     True: "",
-    False: "the weights on the servers do not change while only this trainer trains",
+    False: "the weights that it pulls do not change while only this trainer trains",
     None: "the rank does not report whether its gradients arrive",
 }
 
 
 def _loss_not_lower(repeat: Repeat) -> str | None:
-    """Return how much the loss is higher than before training, with both losses."""
+    """Return how much the loss is higher than before training, and which losses are compared."""
     first, last = repeat.summary.loss_first, repeat.summary.loss_median
     compared = "the median loss of the window is higher by {:.4g} than the loss of the first step"
     again = [r.loss_again for r in repeat.measured if r.loss_again is not None]
@@ -115,7 +115,7 @@ def _overloaded(rank: RankResult) -> str:
     }
     crowded = {where: share for where, share in shares.items() if share > CROWDED}
     most = sorted(crowded, key=lambda where: -crowded[where])
-    return _first_of([f"{where} has {crowded[where]:.2f} even shares" for where in most])
+    return _first_of([f"{where} has {crowded[where]:.2f} times its even share" for where in most])
 
 
 def is_number(value: object) -> bool:

@@ -40,7 +40,7 @@ def bisect(
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case that became slower.")
+        str | None, typer.Option("--case", metavar="SLUG", help="Case that changed.")
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,

@@ -86,7 +86,7 @@ def from_inventory(
 @app.command()
 def scan(
     cluster: common.ClusterArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept without asking.")] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(

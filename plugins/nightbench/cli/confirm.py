@@ -29,7 +29,7 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure an alert's change again now, like a night does before it sends a message.
+    """Measure an alert's change again now, as a night does before it sends a message.
 
     The last good build and the night's build are launched in turn on the same nodes, and once more
     on other nodes.

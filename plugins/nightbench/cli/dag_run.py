@@ -271,7 +271,7 @@ class DagRunFollower:
             stored = named(self._spool, self._dag_run_id)
             if stored is not None:
                 raise UserError(
-                    f"Airflow no longer has {what}; see `nightbench results --run {stored.run_id}`"
+                    f"{what} Airflow no longer has; see `nightbench results --run {stored.run_id}`"
                 )
             raise UserError(
                 f"{what} is neither in {self._spool.root} nor a run of Airflow's DAG "

@@ -69,7 +69,7 @@ def migrate(
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="Archive to write; it may exist.")],
+    file: Annotated[Path, typer.Argument(help="Archive to write or replace.")],
 ) -> None:
     """Write an archive of this machine's warehouse; runs may continue."""
     from nightbench.local import backup as archives

@@ -58,7 +58,7 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Lower values are better (times, sizes).")
     ] = False,
     min_change: Annotated[
-        str, typer.Option(help="Smallest change to print, by its 90 % interval: 3% or 0.03.")
+        str, typer.Option(help="Omit changes whose whole 90 % interval is smaller: 3% or 0.03.")
     ] = "0",
 ) -> None:
     """Find changes in nightly histories: date, size, certainty and reason.

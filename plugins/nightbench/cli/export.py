@@ -59,7 +59,7 @@ class ExportRows(StrEnum):
 
 @app.command()
 def export(
-    file: Annotated[Path, typer.Argument(help="File to write (for mlperf, folder); it may exist.")],
+    file: Annotated[Path, typer.Argument(help="File to write or replace; for mlperf, a folder.")],
     rows: Annotated[
         ExportRows | None,
         typer.Option("--rows", help="Content of each row of a table. [default: medians]"),
@@ -90,7 +90,7 @@ def export(
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs before this time.")
+        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the marts.
@@ -287,7 +287,7 @@ def import_history(
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
             say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
         elif any(each.report.status == "regressed" for each in found):
-            say("Some series dropped in the last 30 nights. To open alerts, use --alerts")
+            say("Some series dropped in their last 30 nights. To open alerts, use --alerts")
 
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
@@ -299,8 +299,8 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
-            f"No suite in {locations.dags_folder() / 'suites'} has these cases. If one should have "
-            f"them, compare the names with `nightbench plan SUITE`:\n{names}"
+            f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
+            f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 

@@ -34,10 +34,10 @@ def parse(
         ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit, if the log has none: images, tokens.")
+        str | None, typer.Option(help="Unit of a throughput without one: images, tokens.")
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="Unit, if the log has none: s, ms, us.")
+        str | None, typer.Option(help="Unit of a step time without one: s, ms or us.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Name of the log's metric that is the throughput.")
@@ -54,10 +54,10 @@ def parse(
         ),
     ] = None,
     sequence_length: Annotated[
-        int | None, typer.Option(min=1, help="Sequence length of --model.")
+        int | None, typer.Option(min=1, help="For --model. [default: that of the scale]")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="For --model: devices whose sum the log states.")
+        int | None, typer.Option(min=1, help="For --model: devices, if the log states sums.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="For the MFU: device name, as nvidia-smi prints it.")

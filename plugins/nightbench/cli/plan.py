@@ -52,7 +52,7 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Start of the night (2026-11-21T22:00)."),
+        typer.Option("--at", metavar="TIME", help="With --night: its time (2026-11-21T22:00)."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

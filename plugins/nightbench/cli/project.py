@@ -30,7 +30,7 @@ _TEMPLATE = Path(__file__).with_name("template")
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(help="Project folder; it may exist.")] = Path("."),
 ) -> None:
     """Create a project for your own repository: suites, clusters and a DAG file.
 

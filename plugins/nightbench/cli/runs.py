@@ -31,7 +31,7 @@ def runs(
         with common.reader() as warehouse:
             stored = warehouse.runs.find(suite, cluster, limit)
     except UserError as error:
-        warn(f"Only runs in the spool are listed, because the warehouse does not answer: {error}")
+        warn(f"Only runs in the spool are listed, because the warehouse cannot be read: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
     if json:

@@ -135,7 +135,7 @@ class ClusterFile(v.StrictModel):
     """Resources that a gang locks while it runs: its whole nodes, or only its devices (cores on CPU
     nodes)."""
     binding: Literal["numa", "none"] = "numa"
-    """`gpu`: processes run on cores next to their GPU (NUMA). `none`: on all cores."""
+    """`numa`: processes run on cores of the NUMA node of their GPU. `none`: on all cores."""
     limits: LimitsFile = LimitsFile()
     """Hours in which the cluster is measured, and number of cases at the same time."""
     compare: ComparePolicy = ComparePolicy()

@@ -104,7 +104,7 @@ class BisectRequest:
     bad: Annotated[Line, option("Bad version", "Bisect")] = ""
     """Version that is known to be slower."""
     versions: Annotated[Names, option("Versions", "Bisect")] = ()
-    """Versions between these two to search [default: all in the package index]."""
+    """Versions between these two to search [default: all that a node can install]."""
     # From the first step on all versions that are searched, ascending, with good and bad.
     line: str = ""
     """Known once the nodes have been examined."""
@@ -117,7 +117,7 @@ class BisectRequest:
     min_effect: _MinEffect = 0.01
     """Smallest drop to search for; 0.01 is 1 %."""
     metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
-    """Search for a version that is slower, or trains differently. An alert sets it itself."""
+    """Search for a version that is slower, or trains differently. An alert sets its own."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
     """Alert whose framework version changed; it fills the other fields that are empty."""

@@ -78,7 +78,7 @@ class RunRequest:
     stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
     """LINE=OTHER: the line OTHER runs the cases of LINE, which the nodes cannot install."""
     run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND
-    """Only `nightly` runs count for baselines. Lists of newest runs omit `drill` runs."""
+    """Only `nightly` runs count for baselines; a `drill` is never among the newest medians."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

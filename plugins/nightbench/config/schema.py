@@ -119,7 +119,7 @@ class ProtocolFile(v.StrictModel):
     )
     """Launches, whose median counts; with a mapping, until the interval is narrow enough."""
     min_seconds: v.Duration = 0.0
-    """Least length of the window, which continues after `measured_steps` until then."""
+    """Shortest duration of the window; it continues after `measured_steps` until then."""
 
 
 class BlockFile(v.StrictModel):

@@ -15,11 +15,11 @@ def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
 
     The baseline of a case is the smallest case of the run that differs from it only by its size.
     They have the same cluster, build, batch per device and all other axes; how its devices split
-    the work belongs to its size. Parameter servers are counted in addition to the trainers. For a
-    case with them it is the single process that does the same work, whatever their number and their
-    updates (PaddlePaddle's VGG16 tables divide by it). Where the run has none, it is the smallest
-    case with equally many servers and the same updates. A case has neither value where the run
-    holds no single-trainer and no smaller case, or where that one has no throughput that counts.
+    the work belongs to its size. Parameter servers are counted in addition to the trainers. The
+    baseline of a case with them is the single process that does the same work, whatever their
+    number and their updates (PaddlePaddle's VGG16 tables divide by it). If the run has none, it is
+    the smallest case with equally many servers and the same updates. A case has neither value where
+    the run holds no single-trainer and no smaller case, or that one has no throughput that counts.
     Then no larger baseline takes its place, because a series must not jump when its baseline fails.
 
     Returns:

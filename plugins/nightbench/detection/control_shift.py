@@ -1,7 +1,7 @@
 """Compares the change of a series with the control measurements of the same nodes.
 
 A control measurement does the same work every night without any framework. If it dropped with a
-series, the node is suspected before the framework. It is evidence and changes no verdict.
+series, the node is suspected before the framework. The verdict stays; this is added as evidence.
 """
 
 import math

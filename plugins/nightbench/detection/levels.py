@@ -1,7 +1,7 @@
 """Estimates the levels, the weekly pattern and the noise of a series' past.
 
 An exact search proposes change points on winsorised values (`cheapest_partition`). A short
-excursion is merged into the level around it, so that a series that alternates between two levels
+excursion is merged into the level around it, so that a series that alternates between two values
 has one level and much noise. Changes within the last nights are left to `evidence`.
 """
 

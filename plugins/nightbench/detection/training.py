@@ -249,7 +249,7 @@ class _Comparison:
         return (self.tonight.losses or {})[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
-        """Return the absolute distance by which a value may exceed the earlier range."""
+        """Return the absolute distance by which a value may be outside the earlier range."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
         # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.

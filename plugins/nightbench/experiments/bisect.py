@@ -1,7 +1,7 @@
 """Finds the first bad version of a framework line; each step is a comparison.
 
 Which version comes next depends on the steps that have ended (`version_search`), and a step that
-was interrupted continues with its comparison: another process can resume at any point.
+was interrupted continues where its comparison stopped: another process can resume at any point.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ async def measure_bisect(
         request, problems = await with_versions(request, context)
         observer.left_out(request.left_out)
         for problem in problems:
-            observer.say(f"these nodes do not answer: {problem}")
+            observer.say(f"no answer from a source of versions: {problem}")
     else:
         limits = {name: getattr(request, name) for name in ("budget_s", "most_tests")}
         request = dataclasses.replace(request_of(folder), **limits)

@@ -103,7 +103,7 @@ async def measure_profile(
     It is stored when it has ended or was cancelled; another turn continues what ran out of time.
 
     Raises:
-        UserError: as of `run_comparison` and `plan_compare`; or the line runs other scripts.
+        UserError: as of `run_comparison` and `plan_compare`; or `refuse_unprofiled`.
     """
     of, asked = experiment.request["of"], experiment.request
     cases = asked.get("cases") or _with_rounds(spool, of)

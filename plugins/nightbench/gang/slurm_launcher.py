@@ -147,7 +147,7 @@ class SlurmLauncher:
     # --- what Slurm says ------------------------------------------------------------------
 
     async def _ask(self, transport: Transport) -> SlurmJob | None:
-        """Return the gang's job; None if Slurm has none. Slurm may not answer for one lease."""
+        """Return the gang's job; None if Slurm has none. Slurm may be silent for one lease."""
         now = self._clock()
         if self._asked_s is not None and now - self._asked_s < ASK_S:
             return self._known

@@ -294,7 +294,7 @@ def down(home: Home) -> Iterator[str]:
 def start_watchdogs(home: Home) -> Iterator[str]:
     """Start the watchdogs that do not run; yield a line if there were any."""
     missing = [name for name in WATCHDOGS if processes.read(home.run / f"{name}.pid") is None]
-    # Services run in another folder: their project is the folder in which `up` was called.
+    # Watchdogs run in another folder: their project is the folder in which `up` was called.
     env = {**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())}
     for name in missing:
         processes.start(home, name, watchdog_command(home), env=env, cwd=home.root)

@@ -119,10 +119,10 @@ def stop(
 def leftovers(home: Path, data: Path) -> dict[int, int]:
     """Return the processes that came from this home's services: pid -> start ticks.
 
-    Found by the mark in their environment; jobs on the local nodes, whose logins pass no mark on,
-    by the node's home folder, which is in the state folder. PostgreSQL's backends, which overwrite
-    their environment, by the data directory in which they work. This process and its ancestors are
-    not among them.
+    The mark in their environment identifies them. Jobs on the local nodes, whose logins pass no
+    mark on, are identified by the node's home folder, which is in the state folder. PostgreSQL's
+    backends, which overwrite their environment, are identified by the data directory in which they
+    work. This process and its ancestors are not among them.
     """
     node_homes = f"{home.resolve()}/cluster/"
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}

@@ -368,6 +368,6 @@ def require_delivered(checked: DeadlineCheck) -> None:
     """
     if checked.refusals:
         raise UserError(
-            f"No channel accepted the message: {'; '.join(checked.refusals)}. The missing nights "
-            "are stored; the next check sends the message again."
+            f"No channel accepted {'. Nor '.join(checked.refusals)}. The missing nights are "
+            "stored; the next check sends the message again."
         )

@@ -65,7 +65,7 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
     found: dict[str, list[CaseHistory]] = {}
     errors = ItemErrors()
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        with errors.of(f"estimates from {run.run_id}"), of_this_version(run.folder):
+        with errors.of(f"no estimates from {run.run_id}"), of_this_version(run.folder):
             for case_id, trial in list(_trials(run, cluster)):
                 found.setdefault(case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}

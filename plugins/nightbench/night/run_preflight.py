@@ -153,7 +153,7 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
 def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> dict[str, Any]:
     """Examine the nodes of a planned run and place its cases around the unhealthy ones.
 
-    Orphans of Nightbench are ended first.
+    Orphaned processes of Nightbench are ended first.
 
     Returns:
         For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or

@@ -263,7 +263,7 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
     except WarehouseUnavailable:
         raise
     except Exception:  # An unexpected file of another night must not stop an alert.
-        log.exception("some suspects of run %s were not measured again", plan.run.run_id)
+        log.exception("some suspects of run %s will not be measured again", plan.run.run_id)
 
 
 def request_confirmations(connection: Connection, plan: RunPlan) -> None:

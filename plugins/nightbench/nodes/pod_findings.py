@@ -66,7 +66,7 @@ def pod_findings(
         yield info(
             "images",
             f"none for {', '.join(without)}",
-            "an image for each line of the cluster (kubernetes.images)",
+            "an image for each line that runs on the cluster (kubernetes.images)",
             "cases of these lines are unavailable: name an image, or leave the lines out",
         )
     version = tuple(map(int, re.findall(r"\d+", api["version"])[:2]))

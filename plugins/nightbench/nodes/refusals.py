@@ -56,7 +56,7 @@ _KINDS = {
     ReasonCode.NODE_UNREACHABLE: (
         "reach",
         "the node answers",
-        "check that the node and sshd run, and that firewall and jump host allow it",
+        "check that the node and sshd run, and that firewall and jump host allow SSH",
     ),
     ReasonCode.DISK_FULL: (
         "disk",
@@ -99,7 +99,7 @@ def of_root(said: str, root: str, key: str = "root") -> Finding:
     elif "noexec" in lowered:
         advice = "mount it without noexec, or move the root"
     elif "permission" in lowered:
-        advice = "create it for the node's user (`install -d -o USER ROOT`), or move the root"
+        advice = "create it for the SSH user (`install -d -o USER ROOT`), or move the root"
     elif "space" in lowered or "quota" in lowered:
         advice = "make room or raise the quota there, or move the root"
     else:

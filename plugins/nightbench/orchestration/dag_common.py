@@ -59,7 +59,7 @@ def our_dag(
 ) -> DAG:
     """A DAG with our defaults: one run at a time, and none for what it missed.
 
-    `defaults` of its tasks add to `DEFAULTS`, `more` are arguments of `DAG`.
+    `defaults` of its tasks add to `DEFAULTS` or replace them, `more` are arguments of `DAG`.
 
     Airflow checks a run's values at the start of every task, against the form of that moment. In a
     task the form has no choices, so that a run continues if its suite was removed or broken.

@@ -153,7 +153,7 @@ class GangTrigger(BaseTrigger):
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
 
     async def _control_in_own_task(self, store: CaseStore) -> CaseOutcome:
-        """Control the gang in its own task, so that Airflow's cancellation reaches this one.
+        """Control the gang in its own task, so that Airflow's cancel message reaches this one.
 
         Without the message, which `asyncio.gather` may lose, Airflow does not call `on_kill`.
         """

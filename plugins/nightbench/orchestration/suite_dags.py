@@ -180,8 +180,8 @@ def suite_dag(
 ) -> DAG:
     """A DAG that plans a run, examines the nodes, measures and ingests; `more` as `our_dag` has it.
 
-    Without a suite the form says which. Locks of nodes keep cases apart that share nodes and may be
-    measured at once.
+    Without a suite the form says which. Several cases may be measured at once; the locks of the
+    nodes keep those apart that share nodes.
     """
     with our_dag(
         dag_id,
@@ -218,7 +218,7 @@ def suite_dag(
 
 @task(
     execution_timeout=timedelta(minutes=20),
-    doc_md="Ends orphaned processes, checks the nodes, and leaves unhealthy nodes out.",
+    doc_md="Ends Nightbench's orphaned processes, checks nodes, leaves unhealthy nodes out.",
 )
 def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     """Examine the run's nodes and place its cases around unhealthy ones."""

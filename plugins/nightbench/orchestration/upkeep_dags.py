@@ -80,7 +80,7 @@ def upkeep_dag() -> DAG:
                 title="Days to keep step times in the warehouse",
                 description="By whole months. Medians, repeats and verdicts are always kept.",
             ),
-            # If Airflow has other DAGs, this folder contains their logs, too.
+            # If Airflow has other DAGs, their logs are removed, too.
             "log_days": optional(
                 "integer",
                 "Days to keep task logs",

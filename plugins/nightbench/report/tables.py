@@ -154,7 +154,7 @@ class ResultsTable:
 
 
 def _colour(row: Row) -> str:
-    """Return the colour of a row's verdict; green only if no alert is live."""
+    """Return the colour of a row's verdict; green only without alert and drift."""
     if row["alert_id"] is not None or row["drift"] is not None:
         return "red" if verdict(row) == "regressed" else "yellow"
     return _COLOURS.get(verdict(row), "")

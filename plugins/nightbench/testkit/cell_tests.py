@@ -124,7 +124,7 @@ def test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names(
 ) -> None:
     """And no others: what a launcher sets and does not name, a suite could set otherwise."""
     about = CATALOG.frameworks[line]
-    # If a configuration is not possible, this is the reason as text.
+    # A text is the reason why a line does not support it.
     devices = [None] if isinstance(about.devices.get("gpu", ""), str) else [None, "0"]
     strategies = [
         name

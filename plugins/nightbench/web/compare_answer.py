@@ -120,7 +120,7 @@ def headline(
         return f"In the queue{takes}"
     if state == "running":
         if row["cancelled_by"]:
-            return "Cancelled; the current launch still ends"
+            return "Cancelled; stops when the current launch ends"
         since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
         return f"Being measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
@@ -314,7 +314,7 @@ def junit(row: Row) -> str:
 
     It failed where B is slower or trains differently.
 
-    Unknown values are skipped; a comparison that could not be measured is an error.
+    A case without a clear result is skipped; a comparison that could not be measured is an error.
     """
     cases: Sequence[Row] = row["result"]["cases"] if row["result"] else ()
     names = [case["case_id"] for case in cases] or list(row["cases"])

@@ -52,7 +52,7 @@ class RegressionPolicy(v.StrictModel):
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
     """Nights before a verdict other than insufficient_data."""
     max_spread: v.Percentage = 0.10
-    """A series that varies by more is still measured, but opens no alert."""
+    """A series that varies by more is still measured, but a drop opens no alert."""
     urgent: v.Percentage = 0.20
     """A drop of this size is reported at once, in its own message."""
     confirm_s: v.Duration = Field(3600.0, alias="confirm")

@@ -187,7 +187,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       )}
       {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
         <Text mt={2}>
-          <Link to="/dags/nightbench_experiments/trigger">Find the first slow version</Link> between the last
+          <Link to="/dags/nightbench_experiments/trigger">Find the first bad version</Link> between the last
           good run and this run
         </Text>
       )}
