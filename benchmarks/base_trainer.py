@@ -162,7 +162,7 @@ class Base:
         return None
 
     def skipped_updates(self, steps):
-        """Return how many of `steps` since `keep_weights` made no update; None if none can."""
+        """Return how many of `steps` since `keep_weights` made no update; None if all make one."""
         made = self.updates_made()
         return None if made is None else steps - (made - self._updates_before)
 

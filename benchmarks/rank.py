@@ -199,7 +199,7 @@ def count_step(trainer, context):
 
 
 def conditions(environ):
-    """Return the settings that decide the order of additions in CPU kernels."""
+    """Return the settings that decide how CPU kernels add; on GPUs, libraries choose by time."""
     cpus = str(len(os.sched_getaffinity(0)))
     return {"cpus": cpus, **{name: environ[name] for name in CONDITIONS if name in environ}}
 

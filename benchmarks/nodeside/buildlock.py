@@ -117,16 +117,16 @@ class BuildLock:
 def both_locks(
     name: str, folder: str, lock_dir: str | None, is_there: Callable[[], bool]
 ) -> Iterator[bool]:
-    """Lock the node and the build of an environment; yield False if another process has built it.
+    """Lock the node and one build on it; yield False if another process has built the same.
 
     The node's lock is released while another node builds on a shared file system: no process has
     one of the two locks while it waits for the other.
 
     Args:
-        name: of the environment.
+        name: name of the build's result.
         folder: where it is built; shared by nodes or not.
         lock_dir: folder of the node's lock.
-        is_there: returns whether the environment exists and is complete.
+        is_there: returns whether the result exists and is complete.
     """
     node = NodeLock(lock_path(lock_dir, os.environ))
     who = holder_document("build of {}".format(name), os.environ)

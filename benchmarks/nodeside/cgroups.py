@@ -209,7 +209,7 @@ def _limit_memory(folder: str, size: int) -> None:
 
 
 def _oom_kills(path: str) -> int | None:
-    """Return the value of oom_kill in a file of `key value` lines."""
+    """Return the value of oom_kill in a file of `key value` lines; None if there is none."""
     for line in (read_text(path) or "").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == "oom_kill":

@@ -16,9 +16,9 @@ WAIT_INTERVAL_S = 2.0
 
 
 class LaunchGate:
-    """Opens once no foreign work is in the way of a launch on this node.
+    """Opens when no foreign work prevents a launch on this node.
 
-    It opens at once where the meter has found no foreign work in the last second; otherwise it
+    It opens at once if the meter has found no foreign work in the last second; otherwise it
     measures again. `tick` is called until it returns True.
 
     Args:

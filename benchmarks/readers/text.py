@@ -21,7 +21,7 @@ class Corpus:
     """One rank's part of the text, as an endless stream of word pieces.
 
     Words are lower-case without accents, and split into the longest pieces of the vocabulary, as
-    in BERT (Devlin et al. 2018, arXiv:1810.04805). A separator follows each document.
+    in BERT (Devlin et al. 2018, arXiv:1810.04805). A separator is between documents.
 
     Args:
         part: see `files.Part`; a folder.

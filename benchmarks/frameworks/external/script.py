@@ -7,7 +7,7 @@ window, from the arrival of its first line to that of its last one. So another c
 values of the log. Scripts continue until every measured process of the gang has its window (the
 file `drain` of the repeat), and are then ended.
 
-Exit code 0: measured. The script's own where it failed; 1 where its log cannot be read.
+Exit code 0: measured. If the script failed: its exit code. If its log cannot be read: 1.
 """
 
 import math

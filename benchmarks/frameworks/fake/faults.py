@@ -47,7 +47,7 @@ class Faults:
         )
 
     def fault(self, name, default=None):
-        """Return a fault's value; the default where it does not apply to this process."""
+        """Return a fault's value; the default if it does not apply to this process."""
         return self.knobs.get(name, default) if self._concerned else default
 
     def on_start(self):
@@ -139,7 +139,7 @@ class FaultyTrainer(Wrapper):
         return self._faults.on_losses(self.trainer.losses())
 
     def weights_moved(self, updates):
-        """Return how far the weights moved, or what a fault says of it."""
+        """Return how far the weights moved, or the values that a fault gives."""
         moved = self.trainer.weights_moved(updates)
         for tensor in moved.values():
             if self._faults.fault("frozen"):
@@ -149,12 +149,12 @@ class FaultyTrainer(Wrapper):
         return moved
 
     def gradients_arrive(self):
-        """Return whether gradients arrive, or that they do not where that is the fault."""
+        """Return whether gradients arrive; a fault can make this False."""
         arrive = self.trainer.gradients_arrive()
         return False if arrive and self._faults.fault("unsent") else arrive
 
     def weights_digest(self):
-        """Return the digest, or one that differs on each rank where that is the fault."""
+        """Return the digest; a fault can make it differ on each rank."""
         digest = self.trainer.weights_digest()
         return digest[::-1] if self._faults.fault("weights_differ") else digest
 

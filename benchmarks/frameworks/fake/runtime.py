@@ -23,7 +23,7 @@ class Runtime(Base):
     def meet(self, value=0):
         """Return rank 0's number. As with NCCL, a rank waits forever for one that has died.
 
-        With the knob `die_of_others` it dies of that, as with gloo.
+        With the knob `die_of_others` it dies too, as with gloo.
         """
         if self.meeting is None:
             return value

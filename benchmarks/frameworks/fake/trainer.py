@@ -64,7 +64,7 @@ class PlainTrainer:
         return True
 
     def gradients_arrive(self):
-        """Return True where `base_trainer.Base` asks."""
+        """Return True if `base_trainer.Base` would check it."""
         case = self.context.case
         asked = case["strategy"] == "parameter_server" and case["sync"] == "async"
         return True if asked and self.context.world_size > 1 else None

@@ -140,7 +140,7 @@ class Trainer(Base):
         }
 
     def _with_tensor_axis(self, name, spec):
-        """Return a weight's spec with its `tensor` axis; for stages, the first axis is extra."""
+        """Return a weight's spec with its `tensor` axis, which stages shift by one dimension."""
         axis = self._tensor_axis(name)
         if axis is None:
             return spec

@@ -74,7 +74,7 @@ class Experts:
         return min(experts // len(weight) for weight in self.weights())
 
     def average(self):
-        """Scale this device's expert gradients, summed from all devices, to a mean loss."""
+        """Average this device's expert gradients over all devices, as for a mean loss."""
         for weight in self.weights():
             if self.placed:  # FSDP has averaged them between devices with the same experts.
                 weight.grad /= self.ranks

@@ -15,7 +15,7 @@ from apis.tensorflow.scope import Scope
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 
 AHEAD = 8
-"""Number of scheduled steps of each worker, so that no worker waits for a slower one."""
+"""Maximum scheduled and unfinished steps of a worker, so that none waits for a slower one."""
 
 EXPECTED = {"compiler": "none", "execution": "default", "data": "synthetic"}
 """Required values of axes; with other values, a worker would run another step."""

@@ -4,8 +4,8 @@ The key `tracked_stats` states a throughput, in samples/s unless the option `uni
 (GPT-3's is in tokens/s). Its metadata state the step, the samples seen so far, or the samples of a
 block if the throughput is the mean of a block. Without this key, the time between `block_start` and
 `block_stop` is that of `samples_count` or `epoch_count`. The time between `epoch_start` and
-`epoch_stop` is that of `train_samples`, in batches of `global_batch_size`. GPT-3 counts tokens.
-Benchmarks use one name for different counts: the log's clock and nearby numbers show which it is.
+`epoch_stop` is that of `train_samples`, in batches of `global_batch_size`. GPT-3 counts all in
+tokens. Benchmarks use one name for different counts: the clock and nearby numbers show which it is.
 """
 
 import bisect

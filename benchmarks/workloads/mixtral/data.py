@@ -5,7 +5,7 @@ from workloads.llama.data import batch, read, weights
 __all__ = ["BALANCE", "balance", "batch", "read", "weights"]
 
 BALANCE = 0.02
-"""Weight of what balances experts in the loss, as in the authors' configuration."""
+"""Weight of the load-balancing loss, as in the authors' configuration."""
 
 
 def balance(likely, counts):
