@@ -19,7 +19,7 @@ from typing import Any, Sequence
 from nodeside.files import AgentError
 
 TIMEOUT_S = 60.0
-"""Limit for the arrival of the other ranks, and for all rounds: no rank outlives its controller."""
+"""Limit for the arrival of other ranks and for all rounds: ranks must not outlive controllers."""
 _SEED_BYTES = 32
 _HELLO = struct.Struct("!32sI")
 

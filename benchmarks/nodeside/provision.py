@@ -42,12 +42,12 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
     """Build or find an environment; return the verb's document.
 
     Returns:
-        {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} where the
+        {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} if the
         interpreter or the packages are not available here, or the line has no such lock. With
         `--ask` nothing is built: {"pythons"}, the series of the lock that run here, newest first.
 
     Raises:
-        AgentError: bad arguments, no room, no rights.
+        AgentError: bad arguments, no space, or no permission.
     """
     began = time.monotonic()
     try:

@@ -14,9 +14,9 @@ from nodeside.processes import is_running, send
 
 MAX_BYTES = 20_000
 TIMEOUT_S = 6.0
-"""Limit for all processes together: a hanging gang is ended within ten seconds."""
+"""Limit for all processes together, so that a hanging gang is ended within ten seconds."""
 FAULTHANDLER_FILE = "faulthandler.txt"
-"""File in its folder to which a rank's handler of SIGUSR2 writes."""
+"""File in a rank's folder to which its handler of SIGUSR2 writes."""
 _HANDLER_S = 1.5
 
 
