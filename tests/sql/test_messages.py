@@ -105,7 +105,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
     )
     assert f"- last good: 100 samples/s on 2026-03-17, run {good.run_id}" in lines
     assert f"- first bad: 90.18 samples/s on 2026-03-18, run {bad.run_id}" in lines
-    changed = lines[lines.index("- changed between them:") + 1 :][:2]
+    changed = lines[lines.index("- changed between these runs:") + 1 :][:2]
     assert changed == [
         "  - benchmark code: aaaa1 -> bbbb2",
         "  - gpus GPU-1 driver: 550.1 -> 560.2 (on n1)",

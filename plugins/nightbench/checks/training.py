@@ -115,7 +115,7 @@ def _overloaded(rank: RankResult) -> str:
     }
     crowded = {where: share for where, share in shares.items() if share > CROWDED}
     most = sorted(crowded, key=lambda where: -crowded[where])
-    return _first_of([f"{where} has {crowded[where]:.2f} even shares" for where in most])
+    return _first_of([f"{where} has {crowded[where]:.2f} times its even share" for where in most])
 
 
 def is_number(value: object) -> bool:

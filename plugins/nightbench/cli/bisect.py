@@ -82,7 +82,7 @@ def bisect(
         }
         if resume is not None:
             if alert is not None or good or bad or case:
-                raise UserError("--resume: found with an alert or versions; expected it alone")
+                raise UserError("--resume cannot be combined with an alert or versions")
             document = _resume(resume, limits, json=json)
         else:
             fields = {

@@ -109,7 +109,7 @@ def builds(
     def work() -> int:
         if resume is not None:
             if build_a or selection.case or suite:
-                raise UserError("--resume: found with builds or cases; expected it alone")
+                raise UserError("--resume cannot be combined with builds or cases")
             document = _resume(resume, json=json)
         else:
             if not (build_a and build_b):

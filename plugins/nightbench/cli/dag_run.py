@@ -33,7 +33,7 @@ LOADING = ("ingest", "all_measured")
 EXPECTED = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
 """How a terminal names a team's Airflow."""
 TO_MEASURE = (
-    f"Without it, trigger the DAG {DAG} in the UI, or use --direct to measure from this terminal"
+    f"Without a login, trigger the DAG {DAG} in the UI, or measure without Airflow: --direct"
 )
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0

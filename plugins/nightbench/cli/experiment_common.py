@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 SeedOption = Annotated[int, typer.Option(help="Seed of the random order of the builds.")]
 ResumeOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="Continue an interrupted experiment.")
+    str | None, typer.Option(metavar="ID", help="Id of an interrupted experiment to continue.")
 ]
 ChannelOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="URL", help="Send the result there: Apprise URL or apprise://conn/ID."),
+    typer.Option(metavar="URL", help="Channel for the result: Apprise URL or apprise://conn/ID."),
 ]
 
 
@@ -95,7 +95,7 @@ def suite_of(cases: Sequence[str]) -> str:
     holding = [name for name, suite in suites.items() if {x.case_id for x in suite.cases} >= wanted]
     if len(holding) != 1:
         found = f"{len(holding)} suites ({', '.join(holding)})" if holding else "no suite"
-        raise UserError(f"case: found {found} with {', '.join(cases)}; name one with --suite")
+        raise UserError(f"case: found {found} with {', '.join(cases)}; name the suite with --suite")
     return holding[0]
 
 

@@ -115,7 +115,7 @@ def nodes(
         typer.Option("--quarantine", metavar="NODE", help="Node to exclude from now on."),
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NODE", help="Node to use again.")
+        str | None, typer.Option("--release", metavar="NODE", help="Quarantined node to use again.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Reason of the quarantine.")] = "",
     history: Annotated[bool, typer.Option("--history", help="List all changes of state.")] = False,

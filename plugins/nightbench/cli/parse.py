@@ -20,7 +20,7 @@ app = typer.Typer()
 @app.command()
 def parse(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Format; a wrong name lists all formats.")
+        str, typer.Argument(metavar="FORMAT", help="Log format; a wrong name lists all formats.")
     ],
     file: Annotated[Path, typer.Argument(help="Log to read; - is standard input.")],
     warmup: Annotated[
@@ -34,10 +34,10 @@ def parse(
         ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit, if the log has none: images, tokens.")
+        str | None, typer.Option(help="Unit of throughput, if the log has none: images, tokens.")
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="Unit, if the log has none: s, ms, us.")
+        str | None, typer.Option(help="Unit of step time, if the log has none: s, ms, us.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Name of the log's metric that is the throughput.")
@@ -57,7 +57,7 @@ def parse(
         int | None, typer.Option(min=1, help="Sequence length of --model.")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="For --model: devices whose sum the log states.")
+        int | None, typer.Option(min=1, help="For --model: number of devices that the log sums up.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="For the MFU: device name, as nvidia-smi prints it.")

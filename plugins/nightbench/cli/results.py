@@ -46,7 +46,7 @@ def results(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show a run's medians with n, spread, speed-up, efficiency and verdict; or write a report.
+    """Show a run's medians with repeats, spread, speed-up, efficiency, verdict; or write a report.
 
     Medians are read from the warehouse, or from the run's files on this machine if the warehouse
     does not answer. A report also has plots, method, hardware, versions and caveats.
@@ -141,7 +141,7 @@ def clean(
 
 def _newest_run(run: str | None, suite: str | None, cluster: str | None) -> str:
     if run is not None:
-        raise UserError("--run: found with --suite or --cluster; expected alone")
+        raise UserError("--run cannot be combined with --suite or --cluster")
     with common.reader() as warehouse:
         newest = warehouse.runs.latest(suite, cluster)
     if newest is None:
@@ -182,7 +182,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     chosen = run_id or runs[-1]
     note = (
         f"The warehouse does not answer ({away}): values are from {spool.root}/runs/{chosen}, "
-        "without verdicts. `nightbench results` loads them when it answers."
+        "without verdicts. `nightbench results` loads them when the warehouse answers."
         if away
         else f"{chosen} is not in the warehouse yet: these values are from its files and have no "
         "verdicts" + ("." if spool.run(chosen).has_ended else "; it is still running.")

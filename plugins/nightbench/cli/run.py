@@ -55,7 +55,7 @@ def run(
         raise typer.BadParameter("expected either a suite or --follow RUN")
     if follow is not None:
         if any((*vars(selection).values(), direct, night, outside_hours)):
-            raise typer.BadParameter("--follow: found with other options; expected it alone")
+            raise typer.BadParameter("--follow cannot be combined with other options")
         raise typer.Exit(follow_run(follow))
     chosen = selection.choose(night=night, outside_hours=outside_hours)
     if direct:
@@ -71,7 +71,7 @@ def run(
     if api is None:
         raise UserError(
             f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
-            "measure without it: --direct"
+            "measure without Airflow: --direct"
         )
     builds = stage_wheels(selection.build or ())
     for text in builds:
@@ -111,7 +111,7 @@ def follow_run(name: str) -> int:
             say(f"The run continues. End it: nightbench cancel {found.run_id}")
             return INTERRUPTED
         return 0 if all(map(is_good, show_run(found.run_id, await_verdicts=True))) else FAILED
-    api = dag_run.airflow_api("Without it, see the run in Airflow's UI")
+    api = dag_run.airflow_api("Without a login, see the run in Airflow's UI")
     if api is None:
         raise dag_run.unknown_run(spool, name)
     dag_run_id = str(document.get("dag_run_id") or name)

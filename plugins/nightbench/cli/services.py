@@ -132,7 +132,7 @@ def logs(
     ] = None,
     rank: Annotated[
         str | None,
-        typer.Option(help="Trainer's number, or process name. [default: the failed one]"),
+        typer.Option(help="Trainer's number, or process name. [default: the failed process]"),
     ] = None,
 ) -> None:
     """Show the end of a service's log or, with --run, the last 256 kB of a rank's log."""

@@ -215,7 +215,7 @@ SPOILED = {
         )),
         SUMMARY, set(),
         "trainer-0: the rank does not report the tokens of its experts, trainer-1: layer 1, expert "
-        "2 has 3.50 even shares",
+        "2 has 3.50 times its even share",
     ),
     "mode_used": (
         COMPILED, modes({"compiler": "inductor"}, {"compiler": "none"}), SUMMARY, set(),
