@@ -213,7 +213,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) > 1:
         lines.append(f"- most affected case: {verdict.case_id}")
     if worst.untried:
-        lines.append(f"- untried configuration, never run on such devices before: {worst.untried}")
+        lines.append(f"- untried configuration, never run on this kind of device: {worst.untried}")
     lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)

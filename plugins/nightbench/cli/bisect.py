@@ -68,7 +68,7 @@ def bisect(
 
     Exit codes:
 
-    - 0: the version was found.
+    - 0: the first bad version was found.
     - 2: wrong usage, or nothing could be measured.
     - 3: not found: only a range of versions is known, the budget is used up, or the bad version
       equals the good one.

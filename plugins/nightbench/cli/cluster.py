@@ -275,16 +275,16 @@ def download(
         list[str] | None,
         typer.Option(
             "--machine",
-            help="CPU architecture of nodes, as `uname -m` prints it. Repeatable. [default: "
-            "those of the nodes]",
+            help="CPU architecture of nodes, as `uname -m` prints it. Repeatable option. [default: "
+            "the architectures of the nodes]",
         ),
     ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(
             "--python",
-            help="Python version of nodes, for example 3.13. Repeatable. [default: all that the "
-            "line's lock supports]",
+            help="Python version of nodes, for example 3.13. Repeatable option. [default: all "
+            "Pythons of the line's lock]",
         ),
     ] = None,
 ) -> None:

@@ -36,7 +36,7 @@ def confirm(
 
     Exit codes:
 
-    - 0: confirmed or not confirmed.
+    - 0: the change was confirmed or not confirmed.
     - 1: nothing could be measured.
     - 3: inconclusive.
     """

@@ -64,7 +64,7 @@ def migrate(
     for line in lines:
         say(line)
     if line is None:
-        say("up to date: nothing to apply")
+        say("the warehouse is up to date: nothing to apply")
 
 
 @app.command()
@@ -106,7 +106,7 @@ def _running_stack() -> Stack:
         )
     stack = deployment.load(common.home())
     if stack.running("postgres") is None:
-        raise UserError("PostgreSQL does not run. Start it: nightbench up")
+        raise UserError("PostgreSQL does not run. Start PostgreSQL: nightbench up")
     return stack
 
 
@@ -128,7 +128,7 @@ def downgrade_plan(json: JsonOption = False) -> None:
     """Print the steps to go back to an earlier version; nothing is changed.
 
     Migrations only go forward. To go back, install the version before an upgrade and restore the
-    archive from before this upgrade. Lists the upgrades of this warehouse, newest first.
+    archive from before this upgrade. The command lists all upgrades, newest first.
     """
     from nightbench.warehouse import migrate
 

@@ -164,7 +164,7 @@ def _place_on_healthy(
 
 
 def load_and_judge(spool: Spool, run_id: str) -> None:
-    """Load a run into the warehouse and judge it; without the warehouse it stays in the spool."""
+    """Load a run into the warehouse and judge the run; without one, it stays in the spool."""
     from nightbench.night import ingest
 
     try:

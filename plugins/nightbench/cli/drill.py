@@ -188,13 +188,13 @@ def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json
             _send(drill, judged, found, channels)
         lines.append(
             f"The alert arrived on night {found.number}, the {_ordinal(document['delay'])} slowed "
-            "one. The alert is closed with the drill; no list of alerts shows it."
+            "night. The alert is closed with the drill; no list of alerts shows it."
         )
     else:
         slowed = max(len(judged) - drill.first_slow + 1, 0)
         lines.append(
             f"No alert arrived within {slowed} slowed nights. Try a larger slowdown (--size), or "
-            "more nights before it (--before), with which smaller slowdowns are detected."
+            "more nights before the slowdown (--before): then smaller slowdowns are detected."
         )
     if document["false_alarms"]:
         lines.append(f"False alarms before the slowdown, on nights {document['false_alarms']}")

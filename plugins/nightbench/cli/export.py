@@ -85,8 +85,8 @@ def export(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Include runs that began at this time or later: 2026-11-01, or with a time; UTC "
-            "without offset.",
+            help="Include runs from this time on: 2026-11-01, or 2026-11-01T22:00. The default "
+            "zone is UTC.",
         ),
     ] = None,
     until: Annotated[
@@ -294,13 +294,13 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
         apart = sorted(series - _planned_series())
     except UserError as error:
-        warn(f"Not compared with the suites: {error}")
+        warn(f"The cases were not compared with the suites: {error}")
         return
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
-            f"No suite in {locations.dags_folder() / 'suites'} has these cases. If one should have "
-            f"them, compare the names with `nightbench plan SUITE`:\n{names}"
+            f"No suite in {locations.dags_folder() / 'suites'} has these cases. If a suite should "
+            f"have these cases, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 

@@ -1,6 +1,6 @@
 """grade: how good the detector is, on synthetic series, or by users' labels of alerts.
 
-It has the power, false alarms and delay on injected slowdowns; with --policy the past is replayed.
+A grade has power, false alarms and delay on injected slowdowns; --policy replays past nights.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def nodes(
     """Show the states of a cluster's nodes; quarantine or release a node.
 
     A node is quarantined automatically after `health.quarantine_after` faults in a row, and
-    released after a preflight without fault. If a user quarantined it, only a user can release it.
+    released after a preflight without fault. Only a user releases a node that a user quarantined.
     """
     from nightbench.night.cluster_preflight import set_node_state
     from nightbench.warehouse import Warehouse

@@ -60,7 +60,7 @@ def export(
 def load(
     folder: Annotated[Path, typer.Argument(help="Exported folder with its results.")],
 ) -> None:
-    """Load the results of an exported run; they get checks, medians and verdicts like any run.
+    """Load the results of an exported run; results get checks, medians and verdicts like any run.
 
     Loading a folder again changes nothing.
     """

@@ -24,7 +24,7 @@ class Trained:
     sequence_length: int | None = None
     devices: int | None = None
     device: str | None = None
-    """As nvidia-smi names it."""
+    """Name of the device, as nvidia-smi prints it."""
     precision: str = "bf16"
 
 

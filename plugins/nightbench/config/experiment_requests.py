@@ -117,7 +117,7 @@ class BisectRequest:
     min_effect: _MinEffect = 0.01
     """Smallest drop to search for; 0.01 is 1 %."""
     metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
-    """What to search for: lower `throughput`, or different `training`. An alert sets this field."""
+    """Searched change: lower `throughput`, or different `training`. An alert sets this field."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
     """Alert whose framework version changed. The alert's data fill the empty fields."""
@@ -139,6 +139,6 @@ class AcceptRequest:
     again: Annotated[Switch, option("Again", "How")] = False
     """Also retest configurations that passed."""
     untried: Annotated[Switch, option("Untried", "How")] = True
-    """Also try configurations that were never run on such devices."""
+    """Also try configurations that were never run on this kind of device."""
     outside_hours: Annotated[Switch, option("Outside the hours", "How")] = False
     """Also measure outside the cluster's allowed hours."""

@@ -63,7 +63,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
 def test_an_untried_mode_is_said_of_one_and_of_several():
     why = "pytorch is written for ROCm, and nobody has run it there"
     untried = replace(FALL, untried=why)
-    line = f"- untried configuration, never run on such devices before: {why}\n"
+    line = f"- untried configuration, never run on this kind of device: {why}\n"
     assert line in message(RUN, "benchmarks", [untried]).body
     assert "untried" not in message(RUN, "benchmarks", [FALL]).body
     cause = replace(FALL.cause, group="g")
