@@ -121,7 +121,7 @@ def _pulled(engine: str, image: str, done: subprocess.CompletedProcess[str]) -> 
         return {"image": image, "pulled": True}
     return {
         "unavailable": "{} pull {}: {}".format(engine, image, _end(done.stderr)),
-        "hint": "Let the node's user pull it once by hand",
+        "hint": "Pull the image once by hand as the node's user",
     }
 
 

@@ -167,7 +167,7 @@ class LocalGang:
                         NO_PROGRESS,
                         self._job.node,
                         item.name,
-                        "last seen in phase {}, step {}".format(progress.phase, progress.step),
+                        'last seen in phase "{}", step {}'.format(progress.phase, progress.step),
                         "a step within {:g} s".format(limits["progress_s"]),
                     )
                 ]

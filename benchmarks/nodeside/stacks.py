@@ -76,7 +76,7 @@ def _by_py_spy(
         if code == 0 and text:
             found[name] = "py-spy ({}), pid {}\n{}".format(tool, processes[name], text)
         else:
-            said = " ".join(text.split())[:200] or "it gave no answer in time"
+            said = " ".join(text.split())[:200] or "py-spy gave no answer in time"
             why[name] = "py-spy failed: {}".format(said)
     return found, why
 

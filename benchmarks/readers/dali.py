@@ -124,7 +124,7 @@ def _raise_what_is_wrong(size, batch, error):
     for path, numbers in zip(paths, drawn):
         decode(path, numbers)
     raise DataError(
-        "{} or one of the {} images after it: DALI fails, where Pillow reads all: {}".format(
+        "DALI cannot read {} or one of the {} images after it, but Pillow reads all: {}".format(
             paths[0], len(paths) - 1, error
         )
     ) from error

@@ -168,7 +168,7 @@ def drift_notes(rows: Iterable[Row]) -> list[str]:
     """Return one line for each row of `marts.fct_drift`, for messages and lists."""
     return [
         f"{row['case_id']} on {row['cluster']}: {row['change']:+.1%} (± {2 * row['error']:.1%}) "
-        f"over its last {row['nights']} nights, without a regression in any of them"
+        f"over its last {row['nights']} nights, and none of these nights is a regression"
         for row in rows
     ]
 

@@ -282,7 +282,7 @@ MODE_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "losses_of_reference", FAIL, "rank", _strange_losses, NOTHING,
-        lambda c: f"the first losses are those of float32 on a CPU within {_tolerance(c):.1%}",
+        lambda c: f"the first losses equal those of float32 on a CPU within {_tolerance(c):.1%}",
         applies=_has_reference,
         from_rank=True,
     ),

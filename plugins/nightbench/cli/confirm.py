@@ -36,7 +36,7 @@ def confirm(
 
     Exit codes:
 
-    - 0: confirmed or not confirmed.
+    - 0: the change was confirmed or not confirmed.
     - 1: nothing could be measured.
     - 3: inconclusive.
     """
@@ -52,7 +52,7 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     try:
         ended = experiment_common.at_terminal(experiment, context, json=json)
     except MeasuredElsewhere as error:
-        raise UserError(f"{error}; the alert will show its outcome") from None
+        raise UserError(f"{error}; the alert will show the outcome") from None
     except UserError as error:
         if experiment.requested_by == NIGHTBENCH:
             raise
@@ -106,11 +106,11 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
             if is_measured(common.spool(), experiment.name):
                 raise MeasuredElsewhere(
                     f"{experiment.name} is being measured by another process; the alert will show "
-                    "its outcome"
+                    "the outcome"
                 )
             warehouse.experiments.begin(experiment.name, None)
             return replace(experiment, dag_run_id=None), context
         suspect = suspected_regression(warehouse, night, alert)
         if suspect is None:
-            raise UserError(f"alert {alert_id}: run {run_id} has no baseline level for its case")
+            raise UserError(f"alert {alert_id}: run {run_id} has no baseline for the alert's case")
         return confirmation_of(suspect, night, user), context

@@ -281,7 +281,7 @@ class SuiteFile(v.StrictModel):
     """Owners and channels of alerts for some cases. The first matching route is used; without a
     match, the suite's `owner` and `alerts` are used."""
     untried: bool = False
-    """Also measure configurations that were never run on such devices; their results are marked."""
+    """Also measure configurations never run on this kind of device; their results are marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """Time limits of a repeat."""
     night: NightPolicy = NightPolicy()
