@@ -77,7 +77,7 @@ class DevicesFile(v.StrictModel):
 
 
 class LinkFile(v.StrictModel):
-    """How a node's link is made slower, for cases with a `link_bandwidth`."""
+    """Limit of a node's link, for cases with a `link_bandwidth`."""
 
     command: v.Many[v.Text] = ()
     """Program, with its arguments, that limits the link of a node (`tools/limit-link.sh` uses tc).
@@ -86,7 +86,7 @@ class LinkFile(v.StrictModel):
 
 
 class LimitsFile(v.StrictModel):
-    """When, and how much at once, a cluster may be measured on."""
+    """Hours of measurements on a cluster, and number of cases at the same time."""
 
     hours: v.HoursText | None = None
     """Hours of measurements, with time zone: `22:00-06:00 Europe/Berlin` [default: any]."""

@@ -237,10 +237,10 @@ class ReferenceLosses(v.StrictModel):
     first: v.Some[float]
     """Loss of the initial weights on the first batch of rank 0, 1, ..."""
     third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
-    """Number of ranks: the loss of each rank's third step, after two updates."""
+    """For each number of ranks, the loss of each rank's third step, after two updates."""
     together: dict[v.Name, _Pair] = Field({})
-    """Number of ranks that compute the same samples (`tensor`, `context`, `pipeline`), those of all
-    of them: the loss of the first and of the third step."""
+    """For each number of ranks that compute the samples of all of them together (`tensor`,
+    `context`, `pipeline`), the loss of the first and of the third step."""
 
     def of(self, case: Case) -> ReferenceLosses | None:
         """Return them where they are those of a case, else None."""
