@@ -1,9 +1,9 @@
 """The largest batch that fits into the memory of a rank: `batch_size_per_device: max`.
 
 An attempt is a rank of its own: this line's `rank.py` with a job of one process, which trains two
-steps with a given batch and leaves a `rank.json`. Its memory is watched, and it is ended before the
-kernel would end it. So no attempt is a failure of the repeat, and the largest batch follows from
-what was measured. All ranks search at once, and the smallest of their answers counts.
+steps with a given batch and writes a `rank.json`. Its memory is watched, and it is ended before the
+kernel would end it. So an attempt never fails the repeat, and the largest batch is a measured one.
+All ranks search at the same time, and the smallest of their results counts.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ from rendezvous import least_of_trainers
 
 MAX = "max"
 FILE = "batch_size_per_device"
-"""In the job's folder: what its first repeat found, for those that follow."""
+"""File in the job's folder with the result of the first repeat, for the following ones."""
 MARGIN = 0.1
 """Part of the memory that is left free."""
 MOST = 2**20
@@ -33,21 +33,21 @@ OUT_OF_MEMORY = (
 
 
 def names_memory(text):
-    """Returns whether a framework's message says that memory ended."""
+    """Return whether a framework's message says that memory ran out."""
     return any(words in text.lower() for words in OUT_OF_MEMORY)
 
 
 class AttemptFailed(Exception):
-    """An attempt ended for another reason than memory."""
+    """An attempt failed for a reason other than memory."""
 
 
 def largest_batch(context, code, folder, on_attempt):
-    """Returns the largest batch that fits on all ranks.
+    """Return the largest batch that fits on all ranks.
 
     Args:
         context: see `rank.Context`.
         code: folder of the shipped code.
-        folder: of this process; attempts leave nothing in it.
+        folder: folder of this process; attempts leave no files in it.
         on_attempt: called before each attempt.
 
     Raises:
@@ -76,10 +76,10 @@ def largest_batch(context, code, folder, on_attempt):
 
 
 def largest(fits):
-    """Returns the largest size up to MOST that fits, by doubling and bisection; 0 where none does.
+    """Return the largest size up to MOST that fits, by doubling and bisection; 0 if none fits.
 
     Args:
-        fits: whether a size fits; what fits a size fits smaller ones.
+        fits: returns whether a size fits; if a size fits, all smaller ones must fit.
     """
     low, high = 0, 1
     while fits(high):
@@ -96,21 +96,21 @@ def largest(fits):
 
 
 class Attempts:
-    """Trains with batches of given sizes in processes of their own.
+    """Trains with batches of given sizes in separate processes.
 
     Args:
         context: see `rank.Context`.
         code: folder of the shipped code.
-        folder: for files of attempts; it is removed after each.
+        folder: for files of attempts; it is removed after each attempt.
     """
 
     def __init__(self, context, code, folder):
         self._context, self._code, self._folder = context, code, folder
         self.budget = _budget(context)
-        """Bytes of resident memory that a rank may take; None on a GPU without such a limit."""
+        """Bytes of resident memory that a rank may use; None on a GPU without such a limit."""
 
     def fits(self, size):
-        """Returns whether a rank can train with batches of this size.
+        """Return whether a rank can train with batches of this size.
 
         Raises:
             AttemptFailed: see there.

@@ -1,4 +1,4 @@
-"""How far a training step moves a weight, and the most that its optimiser allows."""
+"""The distance that a training step moves a weight, and the optimizer's upper bound for it."""
 
 import math
 
@@ -6,12 +6,11 @@ import numpy
 
 
 def step_limit(params):
-    """The most by which a step can move an element, (absolute, per unit of the tensor's norm).
+    """Return the most that a step can move an element: (absolute, per unit of the tensor's norm).
 
     Adam's quotient of mean and deviation is at most (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2)), by
-    the inequality of Cauchy and Schwarz over their gradients. It is 1 in the
-    first step; decoupled decay is added. None for other optimisers: their steps are as long as the
-    gradients.
+    the Cauchy-Schwarz inequality over the gradients, and 1 in the first step. Decoupled decay is
+    added. Other optimizers return None: their steps grow with the gradients.
     """
     if params.get("optimizer") not in ("adam", "adamw"):
         return None
@@ -21,7 +20,7 @@ def step_limit(params):
 
 
 def movement(before, after, absolute, of_norm):
-    """Returns norm, moved, largest and limit of a tensor, as `weights_moved` describes them."""
+    """Return norm, moved, largest and limit of a tensor, as `weights_moved` describes them."""
     difference = after - before
     largest = float(numpy.abs(difference).max()) if difference.size else 0.0
     norm, moved = _norm(before), _norm(difference)

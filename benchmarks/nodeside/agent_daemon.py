@@ -45,7 +45,7 @@ TICK_S = 0.25
 """Interval of the agent's loop; one pass takes far less than 1 ms of a measured core."""
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""They end an agent; SIGUSR1 is a batch system's warning before its time limit or preemption."""
+"""Signals that end an agent; SIGUSR1 is a batch system's warning of time limit or preemption."""
 
 EXIT_NOT_STOPPED = 3
 """The agent ended without a request: the other tasks of a batch job end as well."""
@@ -63,8 +63,8 @@ def _on_ending_signals(handler: Any) -> None:
 def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool = False) -> int:
     """Wait for the agent to end, then end the processes that it left; return its exit code.
 
-    This process is the agent's parent and a subreaper. Where the agent is killed, it adopts what
-    no mark, session or cgroup would find: daemons that have emptied their environment.
+    This process is the agent's parent and a subreaper. If the agent is killed, it adopts processes
+    that no mark, session or cgroup would find: daemons that have emptied their environment.
     """
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
     # The agent obeys the signal; wait until it ends. A batch system may send it only here.
@@ -106,7 +106,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
 
 
 class Agent:
-    """Serves one job directory until it is stopped or released, its lease expires, or a signal."""
+    """Serves one job directory until a stop, a release, a signal, or the end of its lease."""
 
     def __init__(self, job: NodeJob) -> None:
         self.job = job

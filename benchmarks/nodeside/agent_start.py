@@ -16,7 +16,7 @@ from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper
 from nodeside.sweep import sweep
 
 TASK_VARIABLE = "SLURMD_NODENAME"
-"""Where Slurm says which of a job's tasks this is."""
+"""Variable by which Slurm names the task of a job."""
 
 
 def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None
         folder: the job directory.
         node: this node in job.json.
         agent_file: path of agent.py.
-        sweep_root: `environments.root`, to end processes first whose agent is gone; else None.
+        sweep_root: `environments.root`, to first end processes whose agent is gone; or None.
 
     Returns:
-        {"pid", "started", "swept": [pid]}; started is False where an agent already serves this
+        {"pid", "started", "swept": [pid]}; started is False if an agent already serves this
         job directory.
     """
     agent_file = os.path.abspath(agent_file)

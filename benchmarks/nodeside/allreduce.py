@@ -19,7 +19,7 @@ from typing import Any, Sequence
 from nodeside.files import AgentError
 
 TIMEOUT_S = 60.0
-"""Limit for the arrival of the other ranks, and for all rounds: no rank outlives its controller."""
+"""Limit for the arrival of other ranks and for all rounds: ranks must not outlive controllers."""
 _SEED_BYTES = 32
 _HELLO = struct.Struct("!32sI")
 
@@ -44,14 +44,14 @@ def allreduce(
     if not 0 <= rank < world or world < 2:
         raise AgentError("rank {} of {} ranks: there must be two at least".format(rank, world))
     if size_bytes < world or rounds < 1:
-        raise AgentError("nothing to send: {} bytes, {} rounds".format(size_bytes, rounds))
+        raise AgentError("nothing to send: found {} bytes and {} rounds".format(size_bytes, rounds))
     server = _listen(address, port_range)
     try:
         print(json.dumps({"port": server.getsockname()[1]}), flush=True)
         peers = _peers(sys.stdin.readline(), world)
         right, left = _join(server, peers, rank)
     except OSError as error:
-        raise AgentError("the ring does not close: {}".format(error)) from error
+        raise AgentError("the ranks cannot connect to a ring: {}".format(error)) from error
     finally:
         server.close()
     try:

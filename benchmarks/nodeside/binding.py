@@ -1,4 +1,4 @@
-"""Processes next to their devices: each gets cores of the NUMA node of its GPU."""
+"""The cores of processes: each process gets cores of the NUMA node of its GPU."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def beside_devices(
     allowed: Sequence[int],
     with_others: bool,
 ) -> dict[str, list[int]]:
-    """Return the cores of each process, of the NUMA node of its GPU.
+    """Return the cores of each process, from the NUMA node of its GPU.
 
-    Processes whose GPUs are of one NUMA node share its cores evenly, whole cores with all their
-    threads. Where it has fewer cores than they are, each may use all of them.
+    Processes with GPUs of one NUMA node share its cores evenly, as whole cores with all their
+    threads. If it has fewer cores than processes, each process may use all of them.
 
     Args:
         devices: name of a process -> its GPU, by index or UUID.
         fingerprint: of the node, with `gpus` and the table of `nvidia-smi topo -m`.
         allowed: cores that the job may use.
-        with_others: other jobs may use the node's other GPUs: leave those their share.
+        with_others: other jobs may use the node's other GPUs: leave their share to them.
 
     Returns:
-        Nothing if facts of one of these GPUs are unknown, if one has none of the allowed cores
-        next to it, or if all are next to all.
+        Nothing if a GPU's topology is unknown, if a GPU has none of the allowed cores near it, or
+        if all allowed cores are near all GPUs.
     """
     near = _cores_of_gpus(fingerprint["gpu_topology"] or "")
     number = {gpu["uuid"]: gpu["index"] for gpu in fingerprint["gpus"]}

@@ -59,8 +59,8 @@ def throughput(processes: list[dict[str, Any]], case: dict[str, Any]) -> float:
 
     Args:
         processes: of a result.json.
-        case: `strategy` and `sync`. Where trainers do not wait for each other, the interval counts
-            that their windows have in common; else the slowest window.
+        case: `strategy` and `sync`. If trainers do not wait for each other, the interval that
+            their windows have in common counts; otherwise the slowest window counts.
     """
     ranks = [each["summary"] for each in processes if each["measured"]]
     if case["strategy"] == "parameter_server" and case["sync"] != "sync":

@@ -1,7 +1,7 @@
 """Mean power of a job's devices in the measured window, from the samples of its telemetry.
 
-Devices only: of a job on GPUs the boards of its GPUs, otherwise the CPU packages of the node with
-all that ran on them. Neither memory (of CPUs), fans and network, nor losses of power supplies.
+For a job on GPUs, these are the boards of its GPUs; otherwise, the node's CPU packages with all
+work on them. CPU memory, fans, network and losses of power supplies are not included.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Sequence
 from nodeside.gpus import is_among
 
 MIN_SAMPLES = 5
-"""In the window, of each device; and of half its seconds."""
+"""Minimum samples of each device in the window; at least one for every two seconds."""
 
 
 def power_in_window(
@@ -22,7 +22,7 @@ def power_in_window(
     Args:
         samples: of the telemetry.
         devices: GPUs of the job's processes on this node, by index or UUID; empty: its CPUs.
-        window: (start, end) on the node's monotonic clock, s; None where none ended.
+        window: (start, end) on the node's monotonic clock, s; None if none ended.
     """
     source, what = "nvidia-smi", "power of the GPUs"
     if not devices:

@@ -160,7 +160,7 @@ _GPU_KEYS = (
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Return the NVIDIA GPUs that nvidia-smi lists; none where it does not answer."""
+    """Return the NVIDIA GPUs that nvidia-smi lists; none if it does not answer."""
     found = []
     for words in smi.rows("--query-gpu=" + ",".join(field for _, field in _GPU_KEYS)):
         if len(words) != len(_GPU_KEYS):

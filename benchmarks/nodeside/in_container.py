@@ -1,8 +1,8 @@
 """`bin/python` of an environment that is an image: runs the image's interpreter in a container.
 
-It is in the folder of the environment, next to container.json, and needs nothing else. The process
-in the container looks like one that was started here: same network, process ids, user, folders,
-cores, variables that the agent has set, exit status. Labels say whose it is.
+It is in the folder of the environment, next to container.json, and needs no other file. The process
+in the container resembles one that was started here: same network, process ids, user, folders,
+cores, variables that the agent has set, exit status. Labels name its job and node.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the words that run the image's interpreter, and the variables of the engine's client.
 
-    No value of a variable is among the words.
+    The words contain no values of variables.
 
     Args:
         settings: container.json.
         arguments: of the interpreter.
-        environment: of this process; what differs from `inherited` is passed on.
-        inherited: of the process that started this one; the image's own variables stay.
-        job: job.json of the job that it belongs to; empty where there is none.
+        environment: of this process; variables that differ from `inherited` are passed on.
+        inherited: of the process that started this one; other variables of the image stay.
+        job: job.json of the job that it belongs to; empty if there is none.
     """
     written = _written(job)
     passed = []
@@ -131,7 +131,7 @@ def _document(path: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run the interpreter in a container; end as it ended."""
+    """Run the interpreter in a container; end with its exit code or signal."""
     here = os.path.dirname(os.path.abspath(__file__))
     settings = _document(os.path.join(here, "container.json"))
     path = os.environ.get("NIGHTBENCH_JOB_FILE")

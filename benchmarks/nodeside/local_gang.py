@@ -31,7 +31,7 @@ LOSS_CODE = 3
 """Exit code of a rank whose loss is not finite."""
 
 HUNG_FRACTION = 0.5
-"""Part of the progress limit after which a process counts as hung when the gang is ended."""
+"""Share of the progress limit after which a process counts as hung when the gang is ended."""
 
 
 class LocalGang:
@@ -121,7 +121,7 @@ class LocalGang:
         return tuple(self._progress[item.name].phase for item in self.measured())
 
     def summary(self, name: str) -> Any:
-        """Return rank.json of a process; None where there is none."""
+        """Return rank.json of a process; None if there is none."""
         return read_json(os.path.join(self._folder, name, "rank.json"))
 
     # --- failures ------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class LocalGang:
                         NO_PROGRESS,
                         self._job.node,
                         item.name,
-                        "last seen in phase {}, step {}".format(progress.phase, progress.step),
+                        'last seen in phase "{}", step {}'.format(progress.phase, progress.step),
                         "a step within {:g} s".format(limits["progress_s"]),
                     )
                 ]
@@ -290,7 +290,7 @@ class LocalGang:
         }
 
     def log_tail(self) -> str | None:
-        """Return the log's end of the failed process; of all processes where none is known to."""
+        """Return the end of the failed process's log; of all logs if no failed process is known."""
         names = [self._failed] if self._failed else sorted(self._launched)
         parts = []
         for name in names:

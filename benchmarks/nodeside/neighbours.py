@@ -1,8 +1,8 @@
 """Foreign work on the cores of a job: how much, and by which processes.
 
-Once a second the cores' busy time is compared with that of the agent and its processes, which
-reads two or three small files. Only where the rest exceeds the limit of the job's policy are all
-processes of the node scanned, at most every few seconds: the agent runs on a measured core.
+Once a second, the cores' busy time is compared with that of the agent and its processes, which
+reads two or three small files. All processes of the node are scanned only if the rest exceeds the
+policy's limit, at most every few seconds: the agent itself runs on a measured core.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from nodeside.processes import AGENT_MARK, JOB_MARK, command_of, environ_of
 
 SAMPLE_S = 1.0
 SPAN_S = 5.0
-"""Foreign work is judged over spans of this length."""
+"""Length of the spans in which foreign work is measured."""
 SCAN_VALID_S = 30.0
-"""Time for which the result of a scan is assumed to hold."""
+"""Time for which the result of a scan is assumed to be valid."""
 MAX_SHOWN = 5
 """Number of processes that are reported."""
 COMMAND_LENGTH = 200

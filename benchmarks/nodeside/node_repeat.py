@@ -111,7 +111,7 @@ class NodeRepeat:
         return self.state in ("done", "failed", "aborted")
 
     def abandon(self, status: str, reasons: list[Reason]) -> None:
-        """End it from outside: stop, lease expired, the agent is ended."""
+        """End the repeat from outside: stop, expired lease, or the end of the agent."""
         if not self.ended:
             self._end(status, reasons)
 

@@ -26,15 +26,15 @@ SCHEMA = "nightbench.export/1"
 POLL_S = 0.2
 BEAT_S = 1.0
 ALIVE_S = 5.0
-"""Interval in which the agent is checked for its process."""
+"""Interval between checks that the agent's process exists."""
 
 END_S = 60.0
-"""Time in which a repeat that is ended has ended."""
+"""Maximum time for the agent to end a repeat."""
 
 _SHOWN = ("subject", "code", "observed")
 
 FAILURES = 2
-"""Repeats that fail one after another, with which a case ends."""
+"""Number of consecutive failed repeats after which a case ends."""
 
 
 class OfflineCase:
@@ -42,10 +42,10 @@ class OfflineCase:
 
     Args:
         folder: of the case.
-        where: its place among all cases, for progress.
+        where: its position among all cases, for progress.
 
     Raises:
-        AgentError: it has no job.json.
+        AgentError: the case has no job.json.
     """
 
     def __init__(self, folder: str, where: str) -> None:
@@ -65,7 +65,7 @@ class OfflineCase:
         self._beat_s = 0.0
 
     def is_measured(self) -> bool:
-        """Return whether all of it has been measured."""
+        """Return whether the whole case has been measured."""
         return os.path.exists(os.path.join(self._folder, "measured.json"))
 
     def statuses(self) -> list[str]:
@@ -235,7 +235,7 @@ class OfflineCase:
     # --- what is shown -----------------------------------------------------------------------
 
     def _why(self, number: int) -> list[str]:
-        """Return why a repeat failed, with the first error of its ranks; empty if it succeeded."""
+        """Return why a repeat is not ok, with the first error of its ranks; empty if it is ok."""
         if self._status(number) == "ok":
             return []
         result = self._result(number) or {}
@@ -264,10 +264,10 @@ class OfflineCase:
 
 
 def next_command(state: Mapping[str, Any], trainers: Sequence[str]) -> str | None:
-    """Return what a repeat waits for: go, drain or finish; None where for nothing.
+    """Return the command that a repeat waits for: go, drain or finish; or None.
 
     Args:
-        state: state.json of the node; empty where it has none.
+        state: state.json of the node; empty if it has none.
         trainers: names of the measured processes.
     """
     if state.get("state") == "ready":

@@ -35,16 +35,16 @@ def preflight(
     controls_of: str | None,
     prefixes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the preflight/1 document; nothing is changed except that the roots are created.
+    """Return the preflight/1 document; this changes nothing, except that it creates the roots.
 
     Args:
         root: folder of Nightbench on the node.
-        job_root: folder of the state of jobs; the root when None.
+        job_root: folder of the state of jobs; None: the root.
         lock_dir: folder of the node's lock.
         code: folder of the shipped code.
-        cpus: cores that jobs are pinned to; all when empty.
-        controls_of: device kind that is measured too, `cpu` (up to 3 s) or `gpu` as well (a
-            framework's import more); nothing when None, or where the node is locked.
+        cpus: cores that jobs are pinned to; empty: all.
+        controls_of: device kind that is also measured: `cpu` (up to 3 s), or `gpu` too (plus the
+            import of a framework); nothing if None, or if the node is locked.
         prefixes: framework line -> prefix that the site prepared, for control measurements of GPUs.
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]

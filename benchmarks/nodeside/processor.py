@@ -1,7 +1,7 @@
 """The processor of a node: model, sockets, cores, threads and instruction sets.
 
-x86 names its model, sockets and cores in `/proc/cpuinfo`. There aarch64 has numbers of the
-implementer and the part alone; its sockets and cores are read from sysfs, as `lscpu` does.
+x86 names its model, sockets and cores in `/proc/cpuinfo`. On aarch64, that file has only numbers of
+the implementer and the part. Its sockets and cores are read from sysfs, as `lscpu` does.
 """
 
 from __future__ import annotations

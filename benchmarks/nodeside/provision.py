@@ -42,12 +42,12 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
     """Build or find an environment; return the verb's document.
 
     Returns:
-        {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} where the
+        {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} if the
         interpreter or the packages are not available here, or the line has no such lock. With
         `--ask` nothing is built: {"pythons"}, the series of the lock that run here, newest first.
 
     Raises:
-        AgentError: bad arguments, no room, no rights.
+        AgentError: bad arguments, no space, or no permission.
     """
     began = time.monotonic()
     try:
@@ -70,7 +70,7 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
         document = {"unavailable": str(why), "hint": why.hint, "log": why.log}
         return {key: value for key, value in document.items() if value is not None}
     except hangup.Cancelled as why:
-        said = "{} {}: given up ({}); nothing is left of it"
+        said = "{} {}: the build was stopped ({}); its files are removed"
         _quietly(said.format(recipe.line, recipe.variant, why))
         raise SystemExit(143) from why
     except OSError as error:
@@ -113,7 +113,7 @@ def _with_newest(
         except Unavailable as why:
             problems[series] = why
             if len(order) > 1:
-                _say("{}: not with Python {}: {}".format(recipe.line, series, why))
+                _say("{}: no environment with Python {}: {}".format(recipe.line, series, why))
     first = problems[order[0]]
     raise first if order[0] in here else _no_python(order, first.log)
 

@@ -14,9 +14,9 @@ from nodeside.processes import is_running, send
 
 MAX_BYTES = 20_000
 TIMEOUT_S = 6.0
-"""Limit for all processes together: a hanging gang is ended within ten seconds."""
+"""Limit for all processes together, so that a hanging gang is ended within ten seconds."""
 FAULTHANDLER_FILE = "faulthandler.txt"
-"""File in its folder to which a rank's handler of SIGUSR2 writes."""
+"""File in a rank's folder to which its handler of SIGUSR2 writes."""
 _HANDLER_S = 1.5
 
 
@@ -76,7 +76,7 @@ def _by_py_spy(
         if code == 0 and text:
             found[name] = "py-spy ({}), pid {}\n{}".format(tool, processes[name], text)
         else:
-            said = " ".join(text.split())[:200] or "it gave no answer in time"
+            said = " ".join(text.split())[:200] or "py-spy gave no answer in time"
             why[name] = "py-spy failed: {}".format(said)
     return found, why
 

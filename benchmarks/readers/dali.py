@@ -1,4 +1,4 @@
-"""Images decoded by NVIDIA DALI: those that `image_folder` chooses, cut and mirrored alike."""
+"""Images decoded by NVIDIA DALI; `image_folder` chooses them and their crops and mirroring."""
 
 import collections
 import multiprocessing.pool
@@ -11,7 +11,7 @@ from readers.image_folder import DEVIATION, MEAN, box_of, pillow, refusing
 
 
 class Decoder:
-    """Decodes in DALI's threads or, with a GPU, there.
+    """Decodes images in DALI's CPU threads, or on a GPU.
 
     Args:
         gpu: whether the process's GPU decodes; the batches then stay in its memory.
@@ -33,13 +33,13 @@ class Decoder:
         self._dali = dali
         self._gpu = gpu
         self.decoded = 0
-        """Batches so far."""
+        """Number of batches so far."""
 
     def batches(self, size, batch_size, chosen):
-        """Batches without end: images (n, 3, size, size), normalised, and labels (n).
+        """Yield batches without end: images (n, 3, size, size), normalised, and labels (n).
 
-        Images are float32, as Pillow's but for rounding, and for what its filter does at the edge
-        of an image: NumPy's arrays or, with a GPU, objects that speak DLPack.
+        Images are float32: NumPy's arrays or, with a GPU, objects with DLPack's protocol. They
+        equal Pillow's, except for rounding and for the filter at the edges of an image.
 
         Args:
             size: height and width.
@@ -124,7 +124,7 @@ def _raise_what_is_wrong(size, batch, error):
     for path, numbers in zip(paths, drawn):
         decode(path, numbers)
     raise DataError(
-        "{} or one of the {} images after it: DALI fails, where Pillow reads all: {}".format(
+        "DALI cannot read {} or one of the {} images after it, but Pillow reads all: {}".format(
             paths[0], len(paths) - 1, error
         )
     ) from error

@@ -1,7 +1,7 @@
-"""FLOPs of an eager step of PaddlePaddle: products, as Python calls them.
+"""FLOPs of an eager step of PaddlePaddle, counted from the products that Python calls.
 
-PaddlePaddle's own counters see forward passes alone (`paddle.flops`), or no shapes (its profiler,
-of eager operators). Backward runs in C++: it has a product for each input that wants a gradient.
+PaddlePaddle's own counters count only forward passes (`paddle.flops`), or report no shapes of eager
+operators (its profiler). Backward runs in C++: one product for each input that needs a gradient.
 """
 
 import paddle
@@ -20,11 +20,11 @@ SUMMED = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d"), (convolution, 2)),
     "flash_attn": (_attention, 3),
 }
-"""Operator -> its multiply-adds, and how many tensors it multiplies."""
+"""Operator -> function for its multiply-adds, and the number of tensors that it multiplies."""
 
 
 class Flops:
-    """Counts, within its block, forward and backward of the products that Python calls."""
+    """Counts the FLOPs of the products that Python calls in its block, forward and backward."""
 
     def __init__(self):
         self.total, self._inside = 0, False

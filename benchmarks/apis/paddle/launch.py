@@ -2,7 +2,7 @@
 
 
 def collective(job, process, ports):
-    """The environment of one rank that meets the others over gloo, or on GPUs over NCCL.
+    """Return the environment of a rank that communicates over gloo, or on GPUs over NCCL.
 
     Args:
         job: the job.json document.
@@ -38,7 +38,7 @@ def collective(job, process, ports):
 
 
 def collective_or_served(served):
-    """The environment of a rank, or what `served` makes of one where parameter servers serve it."""
+    """Return a function like `collective` that calls `served` if the job has parameter servers."""
 
     def environment(job, process, ports):
         with_pservers = any(each["role"] == "pserver" for each in job["processes"])
@@ -48,7 +48,7 @@ def collective_or_served(served):
 
 
 def parameter_server(job, process, ports):
-    """The environment of one trainer or parameter server; arguments as above."""
+    """Return the environment of a trainer or parameter server; for arguments see `collective`."""
     addresses = {n["name"]: n["data_address"] for n in job["nodes"]}
 
     def endpoints(role):
@@ -74,9 +74,9 @@ def parameter_server(job, process, ports):
 
 
 def gpu(process):
-    """Settings of a process on a GPU: its own device, float32 without TF32, cuDNN's settings.
+    """Return settings of a process on a GPU: its own device, float32 without TF32, and cuDNN's.
 
-    Entering PaddlePaddle's `auto_cast` sets these flags of cuDNN too: they are the same for every
+    PaddlePaddle's `auto_cast` sets these flags of cuDNN too. Set here, they are the same for every
     precision.
     """
     return {

@@ -1,4 +1,4 @@
-"""PyTorch's names for PaddlePaddle: a network that both write alike stands in `pytorch.py` alone.
+"""PyTorch's names for PaddlePaddle, so that both libraries run the same `pytorch.py`.
 
 A workload whose network needs more than other names has a `paddle.py` of its own.
 """
@@ -16,14 +16,14 @@ _networks, _last = [], []
 
 
 def put_channels_last():
-    """Networks made from here on take images (n, h, w, c) and keep activations so."""
+    """Make networks that are built later take images (n, h, w, c) and keep this layout."""
     _last.append(True)
     for module in _networks:
         module.SPATIAL = (1, 2)
 
 
 def network_of(path):
-    """The module `pytorch.py` next to a file, with PaddlePaddle's layers."""
+    """Return the module `pytorch.py` next to a file, with PaddlePaddle's layers."""
     beside = os.path.join(os.path.dirname(path), "pytorch.py")
     spec = importlib.util.spec_from_file_location("nightbench_torch_network", beside)
     module = importlib.util.module_from_spec(spec)
@@ -53,7 +53,7 @@ def _torch():
             functional=types.SimpleNamespace(
                 **{
                     **vars(functional),
-                    "max_pool2d": _laid(functional.max_pool2d),
+                    "max_pool2d": _in_layout(functional.max_pool2d),
                     "adaptive_avg_pool2d": _pooled,
                     "gelu": _gelu,
                     "linear": _linear,
@@ -71,8 +71,8 @@ def _torch():
             LayerNorm=nn.LayerNorm,
             RMSNorm=_RMSNorm,
             BatchNorm1d=nn.BatchNorm1D,
-            BatchNorm2d=_laid(nn.BatchNorm2D),
-            Conv2d=_laid(_with_bias(nn.Conv2D)),
+            BatchNorm2d=_in_layout(nn.BatchNorm2D),
+            Conv2d=_in_layout(_with_bias(nn.Conv2D)),
             Linear=_with_bias(nn.Linear),
         ),
     )
@@ -126,7 +126,7 @@ def _with_bias(layer):
     return made
 
 
-def _laid(function):
+def _in_layout(function):
     """Return a function or layer that gets the `data_format` of the case."""
 
     def made(*shape, **named):
@@ -137,5 +137,5 @@ def _laid(function):
 
 def _pooled(images, size):
     """Average-pool; return channels first, the order in which data.py's next weights are stored."""
-    pooled = _laid(functional.adaptive_avg_pool2d)(images, size)
+    pooled = _in_layout(functional.adaptive_avg_pool2d)(images, size)
     return pooled.transpose([0, 3, 1, 2]) if _last else pooled

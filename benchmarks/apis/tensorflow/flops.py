@@ -1,10 +1,10 @@
-"""FLOPs of a step as TensorFlow has traced it: matrix products and convolutions of its graph."""
+"""FLOPs of a step, from the matrix products and convolutions in TensorFlow's traced graph."""
 
 import numpy
 
 
 def flops_of(graph):
-    """The FLOPs of one run of a graph, and of the functions that it calls; shapes are known."""
+    """Return the FLOPs of a graph with known shapes, including the functions that it calls."""
     return sum(_flops(each) for each in graph.get_operations())
 
 
@@ -42,4 +42,4 @@ SUMMED = {
     "Conv2DBackpropInput": _gradient_of_images,
     "Conv2DBackpropFilter": _gradient_of_weight,
 }
-"""Operator -> its multiply-adds, of its result's and its inputs' shapes."""
+"""Operator -> function for its multiply-adds, from the shapes of result and inputs."""

@@ -6,7 +6,7 @@ import jax
 
 
 def flops_of(jaxpr):
-    """The FLOPs of one call, of what one device computes of it within a `shard_map`."""
+    """Return the FLOPs of one call; inside a `shard_map`, those of one device."""
     return sum(map(_flops, jaxpr.eqns))
 
 

@@ -1,4 +1,4 @@
-"""The processes of one node for MindSpore: what msrun sets, without it."""
+"""The processes of one node for MindSpore, with the variables that msrun would set."""
 
 from base_launch import each_with
 

@@ -1,4 +1,4 @@
-"""The processes of one node for MXNet: what launchers set for ps-lite and Horovod, without them."""
+"""The processes of one node for MXNet, with the variables that launchers set (ps-lite, Horovod)."""
 
 from base_launch import each_with
 

@@ -85,15 +85,15 @@ class Trainer(Base):
                 yield owner + dot + NAMES.get(name, name), weight, turned
 
     def ranks_agree(self):
-        """Synchronous workers fetch their weights when the servers have all gradients of a step."""
+        """Return True for `sync`, too: workers fetch weights after all gradients of a step."""
         return super().ranks_agree() or self.context.case["sync"] == "sync"
 
     def serve(self):
-        """Runs the scheduler or a server until all workers have left."""
+        """Run the scheduler or a server until all workers have left."""
         kvstore.kvstore_server.KVStoreServer(mxnet.kv.create("dist")).run()
 
     def step(self):
-        """Forward, backward, exchange, update. Queues its work; the loss stays on the device."""
+        """Queue forward, backward, exchange and update; the loss stays on the device."""
         batch = next(self.batches)
         with autograd.record():
             loss = self.network.loss(self.model, batch)
@@ -110,14 +110,14 @@ class Trainer(Base):
         return [float(loss.asscalar()) for loss in self.kept]
 
     def weights(self):
-        """Name -> value of all trainable parameters; sparse tables come from the servers."""
+        """Return name -> value of trainable parameters; sparse tables come from the servers."""
         return {
             name: self._of_data(_array(weight), turned)
             for name, weight, turned in self._parameters()
         }
 
     def modes_used(self):
-        """Whether the network runs as a cached graph; the layout of its convolutions."""
+        """Return whether the network runs as a cached graph, and its convolutions' layout."""
         return {
             "execution": "graph" if _is_cached(self.model) else "default",
             "layout": "channels_last" if self.last and self._channels_are_last() else "default",
@@ -129,7 +129,7 @@ class Trainer(Base):
         return layouts == {"NHWC"}
 
     def precision_proof(self):
-        """Looks at what a layer's product keeps of 1 + 2^-12: all but float32 round it to 1."""
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it."""
         fine = mxnet.nd.full((256, 256), 1 + 2.0**-12, self.device)
         one = mxnet.nd.eye(256, ctx=self.device)
         product = mxnet.nd.FullyConnected(fine, one, no_bias=True, num_hidden=256)

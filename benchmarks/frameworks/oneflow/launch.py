@@ -1,4 +1,4 @@
-"""The processes of one node for OneFlow: what its launcher sets, without it."""
+"""The processes of one node for OneFlow, with the variables that its launcher would set."""
 
 from base_launch import each_with
 

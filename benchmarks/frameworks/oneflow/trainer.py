@@ -15,16 +15,15 @@ OPTIMIZERS = optimizers_of(oneflow.optim)
 TYPES = {"bf16": oneflow.bfloat16, "fp16": oneflow.float16}
 
 SCALE = 128.0
-"""Factor of eager losses in fp16, without which gradients are zero: OneFlow 0.9 scales graphs
-only."""
+"""Loss scale of eager fp16, without which gradients are zero: OneFlow 0.9 scales only graphs."""
 
 
 FUSIONS = ("fuse_model_update_ops", "fuse_add_to_output")
-"""Passes over graphs: decay becomes a part of the update; a sum, of the operator before it."""
+"""Graph passes: one fuses the decay into the update, the other a sum into the operator before."""
 
 
 class Step(nn.Graph):
-    """One step as a graph: forward, backward, update; in mixed precision where it has a type."""
+    """One step as a graph: forward, backward and update; with a `dtype`, in mixed precision."""
 
     def __init__(self, model, loss, optimizer, dtype=None, tuning="default"):
         super().__init__()
@@ -40,14 +39,14 @@ class Step(nn.Graph):
             self.set_grad_scaler(oneflow.amp.GradScaler())
 
     def build(self, batch):
-        """The loss of a batch."""
+        """Run forward and backward of a batch; return its loss."""
         loss = self.loss(self.model, batch)
         loss.backward()
         return loss
 
 
 class Product(nn.Graph):
-    """A matrix product as a graph, in the precision of a step."""
+    """A matrix product as a graph, in the precision of the step."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -55,7 +54,7 @@ class Product(nn.Graph):
             self.config.enable_amp(True, dtype=dtype)
 
     def build(self, left, right):
-        """Their product."""
+        """Return the product."""
         return oneflow.matmul(left, right)
 
 
@@ -120,7 +119,7 @@ class Trainer(Base):
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
 
     def step(self):
-        """Forward, backward, update. Queues its work; the loss stays on the device."""
+        """Queue forward, backward and update; the loss stays on the device."""
         batch = next(self.batches)
         if self.graphed:
             loss = self.graph(batch)
@@ -142,13 +141,13 @@ class Trainer(Base):
                 weight.grad.mul_(1.0 / self.scale)
 
     def autocast(self):
-        """Mixed precision of eager steps, where the case asks for it; otherwise nothing."""
+        """Return a context of mixed precision for eager steps, if the case asks for it."""
         if self.dtype is None:
             return contextlib.nullcontext()
         return oneflow.autocast("cuda", dtype=self.dtype)
 
     def losses(self):
-        """The losses of all steps so far, of this rank's batches."""
+        """Return the losses of all steps so far, for this rank's batches."""
         # A global loss is the sum of the ranks' means, each divided by the number of ranks.
         parts = self.context.world_size if self.split else 1
         return [float(self._own(loss)) * parts for loss in self.kept]
@@ -167,7 +166,7 @@ class Trainer(Base):
         return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
 
     def modes_used(self):
-        """Whether the step is a graph that OneFlow has compiled; what was fused; images' layout."""
+        """Return whether OneFlow compiled the step as a graph, what it fused, and the layout."""
         compiled = self.graphed and self.graph._is_compiled
         found = {"execution": "graph" if compiled else "default"}
         operators = ()
@@ -185,7 +184,7 @@ class Trainer(Base):
         return found
 
     def is_split(self):
-        """Whether the graph keeps weights or states of the optimiser in parts (ZeRO)."""
+        """Return whether the graph shards weights or optimizer states (ZeRO)."""
         operators = self.graph._full_graph_proto.net.op
         kept = [each.variable_conf for each in operators if each.HasField("variable_conf")]
         return any("S(0)" in each.nd_sbp for each in kept)
@@ -213,9 +212,9 @@ class Trainer(Base):
         return len(seen) == 2 * len(layers) > 0 and all(seen)
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
 
-        float16 and TF32 keep 1 + 2^-9; TF32 is off (launch.py), and no cast was asked for then.
+        float16 and TF32 keep 1 + 2^-9. Without a cast, coarse means TF32, which launch.py disables.
         """
         if self._keeps(2.0**-12):
             return expect_precision(self.context.precision, "fp32")

@@ -1,6 +1,6 @@
-"""The processes of one node for PaddlePaddle 2: what its launcher sets, without it.
+"""The processes of one node for PaddlePaddle 2, with the variables that its launcher would set.
 
-(Under that launcher geo-SGD crashes, and it never ends.)
+(Under its launcher, Geo-SGD crashes and the launcher never ends.)
 """
 
 from apis.paddle.launch import collective_or_served, parameter_server

@@ -24,7 +24,7 @@ class Runtime(PaddleRuntime):
     line = "paddle2"  # the line's device events do not measure the time between them
 
     def init(self):
-        """Joins the other processes by the environment that launch.py made."""
+        """Join the other processes by the environment that launch.py made."""
         super().init()
         context = self.context
         self.distributed = context.case["strategy"] == "parameter_server"
@@ -41,18 +41,18 @@ class Runtime(PaddleRuntime):
             self.meeting = rendezvous.of_trainers(context)
 
     def barrier(self):
-        """Waits for the other ranks or trainers."""
+        """Wait for the other ranks or trainers."""
         if self.meeting:
             self.meeting.barrier()
         else:
             super().barrier()
 
     def transport(self):
-        """With parameter servers brpc; otherwise what the process group uses."""
+        """Return brpc with parameter servers, or the transport of the process group."""
         return "brpc" if self.distributed else super().transport()
 
     def shutdown(self):
-        """Leaves the other ranks, or the servers."""
+        """Disconnect from the other ranks, or from the servers."""
         if self.meeting:
             self.meeting.close()
         if self.distributed:

@@ -1,4 +1,4 @@
-"""Training in PaddlePaddle 2: as its API does, and with servers as a static program."""
+"""Training in PaddlePaddle 2: eager or as a graph, and with servers as a static program."""
 
 import numpy
 import paddle
@@ -12,14 +12,14 @@ from paddle.distributed.ps.the_one_ps import BarrierTable
 from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 GEO_STEPS = 20
-"""Geo-SGD exchanges its updates every so many steps."""
+"""Number of steps after which Geo-SGD exchanges its updates."""
 
 GFLAGS = (
     "-max_body_size=314217728 -bthread_concurrency=40 -socket_max_unwritten_bytes=2048000000 "
     "-max_connection_pool_size=1950 -pserver_push_dense_merge_limit=0"
 )
-"""The client's own flags, and a last one: each dense gradient is sent. By default the client
-collects 13 before it sends any, so that a window of fewer steps trains no dense weight."""
+"""The client's own flags, and a last one that sends each dense gradient. By default the client
+collects 13 gradients before it sends any: a window of fewer steps would train no dense weight."""
 
 
 def Trainer(context, network, data):
@@ -54,10 +54,10 @@ def _start_geo_in_turns():
 
 
 def exchange_on_cpu(program):
-    """Lets the operators that speak with servers work on the CPU, on copies of a GPU's gradients.
+    """Make the operators that communicate with servers run on the CPU, on copies of gradients.
 
-    They take gradients where they are. For a GPU's, they would send memory that was never filled
-    (PushDenseVarsAsync in fleet.cc, distributed_push_sparse_op.h).
+    On a GPU's gradients, they would send memory that was never filled (PushDenseVarsAsync in
+    fleet.cc, distributed_push_sparse_op.h).
 
     Returns:
         Names of the tables whose rows are on the servers.
@@ -206,12 +206,12 @@ class GraphTrainer(Base):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended; it outlives its trainers."""
+        """Run this parameter server until it is ended; it does not end with its trainers."""
         fleet.init_server()
         fleet.run_server()
 
     def step(self):
-        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        """Run forward, backward and exchange with servers; return when the executor is done."""
         if self.dense:
             self.dense()
         feed = next(self.batches)
@@ -219,14 +219,14 @@ class GraphTrainer(Base):
         self.kept.append(loss)
 
     def count_step(self):
-        """Steps once more, and counts the products of the program."""
+        """Run one more step, and count the products of the program."""
         count_step(self, self.program)
 
     def weights(self):
-        """Name -> value of all trainable parameters, as this trainer sees them.
+        """Return name -> value of all trainable parameters, as this trainer sees them.
 
-        For a table that only the servers have: the rows that they return for the window's first
-        batch, once there is one.
+        For a table that only the servers have, these are the rows of the window's first batch, once
+        that batch is known.
         """
         if self.dense:
             self.dense()
@@ -238,7 +238,7 @@ class GraphTrainer(Base):
         return held
 
     def precision_proof(self):
-        """A graph on the CPU computes in the type of its parameters."""
+        """Return the precision by the parameters' types, in which a graph on the CPU computes."""
         types = {str(weight.dtype) for weight in self.model.parameters()}
         found = "fp32" if types == {"paddle.float32"} else ", ".join(sorted(types))
         return expect_precision(self.context.precision, found)

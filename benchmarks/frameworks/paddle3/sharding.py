@@ -1,8 +1,8 @@
-"""Parameters, gradients and optimiser states split over devices.
+"""Parameters, gradients and optimizer states sharded over devices.
 
 The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054): the first by fleet's hybrid
-configuration, the others by `group_sharded_parallel`. Where fewer devices than all share a copy,
-these sum the gradients of copies.
+configuration, the others by `group_sharded_parallel`. If fewer than all devices share a copy, both
+sum the gradients of the copies.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from paddle.distributed.sharding import group_sharded_parallel
 
 
 def split(model, optimizer, context):
-    """Returns what computes the forward, and the optimiser that exchanges and updates.
+    """Return the layer that computes the forward, and the optimizer that exchanges and updates.
 
     Args:
-        model: with the weights to begin with.
-        optimizer: of its parameters.
+        model: the model with its initial weights.
+        optimizer: an optimizer of the model's parameters.
         context: see `rank.Context`.
     """
     shards = context.case["shard"]
@@ -48,7 +48,7 @@ def split(model, optimizer, context):
 
 
 def whole(weight):
-    """All of a parameter; every rank of a copy has to ask for it."""
+    """Return a parameter gathered from its shards; all ranks of a copy must call this."""
     if not hasattr(weight, "fw_storage"):
         return weight
     group = fleet.get_hybrid_communicate_group().get_sharding_parallel_group()
@@ -80,7 +80,7 @@ def _groups(context):
 
 
 def states_of(optimizer):
-    """Kind of state -> name of a parameter -> its state on this rank."""
+    """Return kind of state -> name of a parameter -> its state on this rank."""
     while hasattr(optimizer, "_inner_opt"):
         optimizer = optimizer._inner_opt
     # `group_sharded_parallel` wraps it at stage 2; at stage 3 it is the object itself.
@@ -88,7 +88,7 @@ def states_of(optimizer):
 
 
 def stage_of(model, optimizer):
-    """The stage that parameters, gradients and states are really split by, or "none"."""
+    """Return the stage by which parameters, gradients and states are really split, or "none"."""
     weights = [weight for weight in model.parameters() if not weight.stop_gradient]
     parts = [getattr(weight, "fw_storage", weight) for weight in weights]
     if all(part.size < math.prod(weight.shape) for part, weight in zip(parts, weights)):

@@ -1,8 +1,8 @@
 """Experts split over devices, as in GShard (Lepikhin et al. 2020, arXiv:2006.16668).
 
-Each device has some experts of every layer, computes the tokens that go to them from all devices,
-and sends back what they make of these. Everything else is replicated, or split by stage 2 or 3; so
-are experts, by the devices that a `shard` has beyond those that have different ones.
+Each device has some experts of every layer. It computes the tokens that all devices send to these
+experts, and sends the results back. All other weights are replicated, or sharded by stage 2 or 3.
+If `shard` exceeds the number of devices with different experts, experts are sharded, too.
 """
 
 from functools import partial
@@ -17,13 +17,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class Experts:
-    """This device's part of all experts, and what it exchanges with others.
+    """This device's part of all experts, and its exchange with other devices.
 
     Args:
-        model: with the weights to begin with; its layers compute `swiglu` of rows by expert.
+        model: the model with its initial weights; its layers compute `swiglu` of rows by expert.
         context: see `rank.Context`; its workload's `experts` names the modules whose weights have
             experts in their first dimension.
-        device: of this rank.
+        device: the device of this rank.
     """
 
     def __init__(self, model, context, device):
@@ -53,11 +53,11 @@ class Experts:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, self.modules)
 
     def weights(self):
-        """Its parts of experts, as they are now, in the same order on all devices."""
+        """Return this device's expert weights, in the same order on all devices."""
         return [module.weight for module in self.modules.values()]
 
     def swiglu(self, own, rows, counts):
-        """Runs rows, sorted by expert with `counts`, on the devices of the experts."""
+        """Compute rows, sorted by expert with `counts`, on the devices of the experts."""
         sent = counts.unflatten(0, (self.ranks, -1))
         got = torch.empty_like(sent)
         dist.all_to_all_single(got, sent.contiguous(), group=self.group)
@@ -70,11 +70,11 @@ class Experts:
         return all_to_all_single_autograd(done, *reversed(sizes), self.group)
 
     def parts(self, experts):
-        """By how many devices so many experts of a layer are split, the fewest."""
+        """Return the smallest number of devices by which a layer's `experts` are split."""
         return min(experts // len(weight) for weight in self.weights())
 
     def average(self):
-        """The gradients of its experts, which came from all devices, as those of a mean loss."""
+        """Average this device's expert gradients over all devices, as for a mean loss."""
         for weight in self.weights():
             if self.placed:  # FSDP has averaged them between devices with the same experts.
                 weight.grad /= self.ranks
@@ -83,7 +83,7 @@ class Experts:
             weight.grad /= self.world_size
 
     def joined(self, named):
-        """Name -> value, with the weights of all experts."""
+        """Return name -> value, with the weights of all experts."""
         for name in self.modules:
             own = torch.from_numpy(named[name]).to(self.device)
             parts = [torch.empty_like(own) for _ in range(self.ranks)]

@@ -1,4 +1,4 @@
-"""FLOPs of a step by PyTorch's counter: matrix products and convolutions, as they are called."""
+"""FLOPs of a step by PyTorch's counter, from the matrix products and convolutions it calls."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -40,23 +40,23 @@ FORMULAS = {
 
 
 class Flops(TorchDispatchMode):
-    """Counts, within its block, what this rank computes; not what `recompute` computes again."""
+    """Counts the FLOPs of this rank in its block, without those that `recompute` repeats."""
 
     def __init__(self):
         super().__init__()
         self.total = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Calls a function, and counts it if it is a product."""
+        """Call a function, and count its FLOPs if it is a product."""
         if any(hasattr(each, "__tensor_flatten__") for each in types):
             return NotImplemented  # A DTensor comes again as its parts.
         found = func(*args, **(kwargs or {}))
         formula = FORMULAS.get(func._overloadpacket)
-        if formula and not _again():
+        if formula and not _is_recomputing():
             self.total += formula(*args, **(kwargs or {}), out_val=found)
         return found
 
 
-def _again():
+def _is_recomputing():
     """Return whether a backward recomputes the forward: only then it has gradients enabled."""
     return torch._C._current_graph_task_id() >= 0 and torch.is_grad_enabled()

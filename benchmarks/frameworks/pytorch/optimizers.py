@@ -1,10 +1,10 @@
-"""Optimisers of workloads in PyTorch: from the parameters of spec.json."""
+"""Optimizers of workloads in PyTorch, from the parameters of spec.json."""
 
 import torch
 from torch_optimizers import optimizers_of
 
 
-def _apart(parameters):
+def _by_mesh(parameters):
     """Return parameter groups by device mesh, because PyTorch updates each mesh separately."""
     groups = {}
     for weight in parameters:
@@ -12,17 +12,17 @@ def _apart(parameters):
     return [{"params": each} for each in groups.values()]
 
 
-OPTIMIZERS = optimizers_of(torch.optim, _apart, fused=True)
+OPTIMIZERS = optimizers_of(torch.optim, _by_mesh, fused=True)
 """Name -> maker from parameters of a network and of its workload."""
 
 _STATES = ("exp_avg", "exp_avg_sq")
 
 
 def keep_in_bf16(optimizer, device):
-    """Stores Adam's states in bfloat16 between steps; updates are computed in float32.
+    """Store Adam's states in bfloat16 between steps; updates are computed in float32.
 
-    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them. Older ones
-    (2.11) refuse them, and there is none for CPUs. Then states are float32 while all are updated.
+    PyTorch's kernel for GPUs accepts states in bfloat16. Older versions (2.11) refuse them, and
+    CPUs have no such kernel. Then the states are cast to float32 during each update.
     """
     if device.type == "cuda" and _mixes(device):
         for group in optimizer.param_groups:
@@ -57,6 +57,6 @@ def _cast(optimizer, dtype):
 
 
 def kept_in(optimizer):
-    """The type of the optimiser's states as cases name it; of several, all of them."""
+    """Return the type of the optimizer's states as cases name it, or all types if they differ."""
     types = {state[name].dtype for state in optimizer.state.values() for name in _STATES}
     return " ".join(sorted({torch.bfloat16: "bf16", torch.float32: "fp32"}[each] for each in types))

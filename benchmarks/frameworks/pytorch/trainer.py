@@ -24,7 +24,7 @@ KEPT = [
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_cudnn_attention.default,
 ]
-"""Operators that cost most to compute again."""
+"""Operators whose recomputation would cost most."""
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -178,7 +178,7 @@ class Trainer(Base):
                 yield name, weight.t() if id(weight) in matrices else weight
 
     def step(self):
-        """Forward, backward, update. The loss stays on the device."""
+        """Run forward, backward and update; the loss stays on the device."""
         batch = next(self.batches)
         self.optimizer.zero_grad(set_to_none=True)
         with self.loss_in_parts():
@@ -227,7 +227,7 @@ class Trainer(Base):
         return contextlib.nullcontext()
 
     def count_step(self):
-        """Steps once more, and adds up what it computes and what its collectives send."""
+        """Run one more step, and count its FLOPs and the bytes that its collectives send."""
         context = self.context
         with contextlib.ExitStack() as stack:
             if context.case["compiler"] != "none":
@@ -253,7 +253,7 @@ class Trainer(Base):
             return function(self.model, next(self.batches)).tolist()
 
     def updates_made(self):
-        """An overflow halves the scale, until it is 0."""
+        """Return the number of steps without an overflow, which halves the scale until it is 0."""
         if not self.scaler.is_enabled():
             return None
         scales = [*self.scales, self.scaler.scale(self.one)]
@@ -277,7 +277,7 @@ class Trainer(Base):
         return split.joined(own) if split else own
 
     def autocast(self):
-        """Mixed precision where the case asks for it, and its kernel of attention."""
+        """Return a context of the case's mixed precision and attention kernel."""
         dtype = AUTOCAST.get(self.context.precision)
         mixed = torch.autocast(self.device.type, dtype, enabled=dtype is not None)
         if self.tuning not in tuning.ATTENTION:
@@ -288,7 +288,7 @@ class Trainer(Base):
         return both
 
     def modes_used(self):
-        """Reports Dynamo's compilation, layouts of convolutions, and what ranks send and store."""
+        """Return the compiler, layout, compression and splits that were really used."""
         case, found = self.context.case, {}
         if case["compiler"] != "none":
             compiled = torch._dynamo.utils.counters["aot_autograd"]["ok"]
@@ -344,9 +344,9 @@ class Trainer(Base):
         )
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1.
+        """Return the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1.
 
-        fp16 keeps 10 bits as TF32 does; autocast is recognised by the type of what it returns.
+        fp16 keeps as many bits as TF32. Autocast is recognised by the type of the product.
         """
         size = 256
         fine = torch.full((size, size), 1 + 2.0**-12, device=self.device)

@@ -16,11 +16,11 @@ class Runtime(Base):
     package = tf
 
     def init(self):
-        """Starts the server by which the processes of a gang reach each other's variables."""
+        """Start the server through which the processes of a gang access each other's variables."""
         context = self.context
         self.gpu = context.device is not None
         self.allocated = None
-        """Returns the peak of TensorFlow's allocator, bytes; the trainer sets it."""
+        """Function for the peak of TensorFlow's allocator in bytes; the trainer sets it."""
         tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
         tf.compat.v1.set_random_seed(context.seed + context.data_rank)
         tf.compat.v1.enable_resource_variables()
@@ -82,7 +82,7 @@ class Runtime(Base):
         return peak
 
     def transport(self):
-        """The servers' protocol, and the network that this one really uses."""
+        """Return the servers' protocol, and the network that this server really uses."""
         if not self.server:
             return None
         if self.gpu and self.context.grouped:
@@ -90,6 +90,6 @@ class Runtime(Base):
         return traffic.of_sockets("grpc", self.context.ports["master"])
 
     def shutdown(self):
-        """Leaves together: the others may still read from this process's server."""
+        """Leave together with the others: they may still read from this process's server."""
         self.barrier()
         super().shutdown()

@@ -12,21 +12,21 @@ from base_trainer import Base, expect_precision, optimizer_of
 from tensorflow.python.ops import collective_ops
 
 GROUP = 1
-"""Key of the ranks as a group of collectives."""
+"""Key of the group of all ranks in collectives."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**15, 2000
-"""Loss scaling of fp16: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16: doubled after GROWTH_STEPS good steps, halved by an overflow."""
 
 
 class GraphScope(Scope):
-    """Keeps the updates of running averages, which a step has to run."""
+    """A scope that collects the updates of running averages, which a step must run."""
 
     def __init__(self):
         super().__init__()
         self.updates = []
 
     def average(self, name, value):
-        """Follows a value over the steps, for inference."""
+        """Collect the update of a running average for inference."""
         self.updates.append(super().average(name, value))
 
 
@@ -37,10 +37,10 @@ def _readers(weight):
 
 
 class Trainer(Base):
-    """The graph of one trainer. A parameter server has none of its own."""
+    """The graph of one trainer. A parameter server has no graph of its own."""
 
     instances = 0
-    """Collectives in the graph; the number of each is its key."""
+    """Number of collectives in the graph; the number of each collective is its key."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
@@ -67,7 +67,7 @@ class Trainer(Base):
         self.fetched = [loss, train]
         self.run = self.session.make_callable(self.fetched, list(self.fed.values()))
         if runtime.gpu:
-            with tf.device(self._own()):
+            with tf.device(self._device()):
                 runtime.allocated = functools.partial(
                     self.session.run, tf.contrib.memory_stats.MaxBytesInUse()
                 )
@@ -91,7 +91,7 @@ class Trainer(Base):
             return self.fed
         self.fed = {"number": tf.compat.v1.placeholder(tf.int32, [])}
         self.stacks = {}
-        with tf.device(self._own()):
+        with tf.device(self._device()):
             stacks = {}
             for name, value in example.items():
                 # Fed, because a graph with such constants may be too large.
@@ -104,7 +104,7 @@ class Trainer(Base):
                 )
             return {name: tf.gather(stack, self.fed["number"]) for name, stack in stacks.items()}
 
-    def _own(self):
+    def _device(self):
         """Return TensorFlow's name of this process and its GPU; None if it needs no name."""
         context, own = self.context, ""
         if context.runtime.cluster is not None:
@@ -113,7 +113,7 @@ class Trainer(Base):
 
     def _placement(self):
         """Return the device placement of variables and operations."""
-        context, own = self.context, self._own()
+        context, own = self.context, self._device()
         if context.runtime.cluster is None or context.grouped:
             return own
         return tf.compat.v1.train.replica_device_setter(
@@ -259,25 +259,25 @@ class Trainer(Base):
         context.runtime.barrier()
 
     def ranks_agree(self):
-        """Whether the weights of all trainers are of the same age."""
+        """Return whether the weights of all trainers have the same age."""
         return self.context.case["sync"] == "sync"
 
     def serve(self):
-        """Runs this parameter server until the agent ends it, once all trainers are done."""
+        """Run this parameter server until the agent ends it, after all trainers are done."""
         self.context.runtime.server.join()
 
     def step(self):
-        """Forward, backward, exchange, update. Returns when the session is through."""
+        """Run forward, backward, exchange and update; return when the session is done."""
         batch = next(self.batches)
         loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
 
     def updates_made(self):
-        """Only gradients without an overflow count as a step of the optimiser."""
+        """Return the optimizer's steps, which do not include steps with an overflow."""
         return None if self.updates is None else int(self.session.run(self.updates))
 
     def count_step(self):
-        """Counts the graph of which every step is a run."""
+        """Count the FLOPs of the graph, which every step runs."""
         self.flops_per_step = flops_of(self.session.graph)
 
     def weights(self):
@@ -286,9 +286,9 @@ class Trainer(Base):
         return {name: channels_last.weight_of_data(value) for name, value in values.items()}
 
     def precision_proof(self):
-        """Looks at what products keep of 1 + 2^-12, which coarser types round to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: coarser types round it to 1.
 
-        Their graph is rewritten as the step's is; fed, so that none is computed beforehand.
+        Its graph is rewritten like that of a step. Values are fed, so that no constant is folded.
         """
         types = {weight.dtype.base_dtype for weight in self.named.values()}
         fine = numpy.full([256, 256], 1 + 2.0**-12, "float32")

@@ -1,13 +1,11 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
 The key `tracked_stats` states a throughput, in samples/s unless the option `unit` says otherwise
-(GPT-3's is in tokens/s). Its metadata state the step or the samples that have been seen, or those
-of a block of which it is the mean. Where none does, the time between `block_start` and `block_stop`
-is that of `samples_count` or `epoch_count`, and that between `epoch_start` and `epoch_stop` of
-`train_samples`, in batches of `global_batch_size`; GPT-3 counts tokens in all of them.
-
-Benchmarks count different things by one name. The log's clock and the numbers next to a number
-decide what it counts.
+(GPT-3's is in tokens/s). Its metadata state the step, the samples seen so far, or the samples of a
+block if the throughput is the mean of a block. Without this key, the time between `block_start` and
+`block_stop` is that of `samples_count` or `epoch_count`. The time between `epoch_start` and
+`epoch_stop` is that of `train_samples`, in batches of `global_batch_size`. GPT-3 counts all in
+tokens. Benchmarks use one name for different counts: the clock and nearby numbers show which it is.
 """
 
 import bisect
@@ -24,7 +22,7 @@ _RUN = ("run_start", "init_start")
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     events, damaged = [], []
     for number, event in _events(lines):
         (events if event else damaged).append((number, event))
@@ -38,7 +36,7 @@ def read(lines, options):
     unit = options.get("unit") or "samples/s"
     stats = _tracked(events, unit)
     if stats:
-        made = _made(stats, batch)
+        made = _ratio_to_clock(stats, batch)
         in_tokens = unit.startswith("token") or (length and _in_tokens(made, batch, length))
         # One event for each step without a batch, and less than one a second: Minigo's are epochs.
         counts_steps = not batch and 0 < made < 2 and stats[0][1].get("throughput", 1) < 1
@@ -127,7 +125,7 @@ def _periods_of(stats, periods):
     }
 
 
-def _made(stats, batch):
+def _ratio_to_clock(stats, batch):
     """Return the median ratio of throughput times seconds to the counted examples or steps."""
     made = []
     for before, (_, fields, now_ms, place) in zip(stats, stats[1:]):
@@ -145,7 +143,7 @@ def _in_tokens(ratio, batch, length):
 
 
 def _number(stats, periods, batch, work, began_ms):
-    """Set each line's step, or the number of steps that it covers, and the work that it counts.
+    """Set each line's step, or the number of steps that it covers, and its work by the clock.
 
     Args:
         stats: the lines; if others have a step, a line without a step is a mean of a block.
@@ -211,13 +209,13 @@ def _spans(stats, periods, work, began_ms):
 
 
 def _periods(events, batch, per_epoch, tokens):
-    """Return the periods between start and stop events: epochs if as many as blocks, else blocks.
+    """Return the periods from start to stop events: epochs, or blocks if there are more blocks.
 
     Args:
         events: all events.
         batch: examples in a step.
         per_epoch: examples in an epoch.
-        tokens: tokens of an example, if all counts are in tokens; else None.
+        tokens: tokens of an example, if all counts are in tokens; otherwise None.
     """
     found, opened, run, evaluated = {"block": [], "epoch": [], "eval": []}, {}, 0, []
     speeds, last = {}, (0, None)

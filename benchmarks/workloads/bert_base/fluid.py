@@ -24,7 +24,7 @@ def norm(x, name):
 
 
 def taken(x, positions):
-    """Picks each sequence's positions: from (n, length, hidden) to (n, count, hidden)."""
+    """Pick each sequence's positions: from (n, length, hidden) to (n, count, hidden)."""
     # The rows of all sequences follow each other: every `length` rows a sequence begins.
     ones = layers.fill_constant_batch_size_like(positions, [-1, positions.shape[1]], "int64", 1)
     rows = positions + layers.cumsum(ones, axis=0, exclusive=True) * x.shape[1]

@@ -23,7 +23,7 @@ def norm(scope, name, x):
 
 
 def attention(scope, name, x, heads, dropout):
-    """Self-attention; all heads, side by side: (n, length, hidden)."""
+    """Return self-attention of all heads, concatenated: (n, length, hidden)."""
     n, length, hidden = x.shape
     split = linear(scope, name + ".query_key_value", x, 3 * hidden)
     query, key, value = split.reshape(n, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)

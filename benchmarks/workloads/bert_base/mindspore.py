@@ -32,7 +32,7 @@ class Layer(nn.Cell):
         return self.norm2(x + self.dropout(self.narrow(ops.gelu(self.widen(x)))))
 
     def attention(self, x):
-        """All heads, side by side: (n, length, hidden)."""
+        """Return attention of all heads, concatenated: (n, length, hidden)."""
         n, length, hidden = x.shape
         split = self.query_key_value(x).reshape((n, length, 3, self.heads, -1))
         query, key, value = split.transpose((2, 0, 3, 1, 4))  # each (n, heads, length, ...)

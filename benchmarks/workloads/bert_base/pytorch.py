@@ -29,7 +29,7 @@ class Layer(nn.Module):
         return self.norm2(x + self.dropout(self.narrow(functional.gelu(self.widen(x)))))
 
     def attention(self, x):
-        """All heads, side by side: (n, length, hidden)."""
+        """Return attention of all heads, concatenated: (n, length, hidden)."""
         split = self.query_key_value(x).unflatten(2, (3, self.heads, -1))
         query, key, value = split.unbind(2)  # each (n, length, heads, hidden / heads)
         dropout = self.dropout.p if self.training else 0.0

@@ -28,7 +28,7 @@ def gelu(x):
 
 
 def attention(scope, name, x, heads, dropout):
-    """Self-attention; all heads, side by side: (n, length, hidden)."""
+    """Return self-attention of all heads, concatenated: (n, length, hidden)."""
     n, length, hidden = x.shape
     split = tf.reshape(
         linear(scope, name + ".query_key_value", x, 3 * hidden),

@@ -28,7 +28,7 @@ class Layer(Attending):
         self.narrow = Matrices(experts, inner, hidden)
 
     def forward(self, x, table):
-        """From (n, length, hidden) to the same shape, `balance` and tokens of each expert."""
+        """Return output (n, length, hidden), balance loss, and tokens per expert."""
         x = self.attend_to(x, table)
         y = self.norm2(x)
         likely = self.router(y).float().softmax(-1)
@@ -42,7 +42,7 @@ class Layer(Attending):
         return x + rows.sum(2).type_as(y), balance(likely, counts), counts.sum(0)
 
     def swiglu(self, rows, counts):
-        """Runs rows (rows, hidden) sorted by expert; no token is dropped."""
+        """Run the experts on rows (rows, hidden), sorted by expert; no token is dropped."""
         matrices = zip(*(each.weight.unbind(0) for each in (self.gate, self.widen, self.narrow)))
         return torch.cat(
             [
@@ -75,11 +75,11 @@ def model(params):
 
 
 def loss(model, batch):
-    """Mean cross-entropy of the tokens that follow, and what balances experts."""
+    """Return the mean cross-entropy of the next tokens, plus the load-balancing loss."""
     logits, balanced, _ = model(batch["tokens"])
     return cross_entropy(logits, batch) + BALANCE * balanced
 
 
 def tokens_per_expert(model, batch):
-    """Tokens of a batch by layer and expert."""
+    """Return the number of a batch's tokens by layer and expert."""
     return model(batch["tokens"])[2]

@@ -3,7 +3,7 @@
 from paddle.fluid import embedding, layers
 
 MARGIN = 0.1
-"""By which a title that answers has to be the nearer one."""
+"""Minimum difference of cosines by which a title that answers must be nearer."""
 
 
 def model(params):

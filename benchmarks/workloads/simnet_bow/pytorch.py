@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional
 
 MARGIN = 0.1
-"""By which a title that answers has to be the nearer one."""
+"""Minimum difference of cosines by which a title that answers must be nearer."""
 
 
 class SimNetBow(nn.Module):

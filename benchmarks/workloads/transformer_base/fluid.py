@@ -5,7 +5,7 @@ from paddle.fluid import embedding, layers, one_hot
 from workloads.transformer_base.data import LABEL_SMOOTHING, PADDING, positions
 
 UNSEEN = -1e9
-"""Added to the scores of what may not be seen."""
+"""Value added to the scores of masked positions."""
 
 
 def model(params):

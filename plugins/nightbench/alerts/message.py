@@ -213,7 +213,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) > 1:
         lines.append(f"- most affected case: {verdict.case_id}")
     if worst.untried:
-        lines.append(f"- untried configuration, never run on such devices before: {worst.untried}")
+        lines.append(f"- untried configuration, never run on this kind of device: {worst.untried}")
     lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)
@@ -272,10 +272,10 @@ def _changes(item: AlertItem) -> list[str]:
     if item.changes is None:
         return []
     if not item.changes:
-        return ["- changed between them: nothing that is recorded"]
+        return ["- changed between these runs: nothing that is recorded"]
     shown = item.changes[:MOST_CHANGES]
     more = len(item.changes) - len(shown)
-    lines = ["- changed between them:", *(f"  - {change}" for change in shown)]
+    lines = ["- changed between these runs:", *(f"  - {change}" for change in shown)]
     return [*lines, f"  - and {more} more"] if more else lines
 
 

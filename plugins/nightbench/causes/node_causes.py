@@ -267,7 +267,7 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
         cause.add_for(3, f"repeats were disturbed: {shortened(reasons)}")
         was, now = _foreign_share(facts.good), _foreign_share(facts.bad)
         if was and was * 2 >= now:
-            cause.add_against(2, f"disturbed repeats: {was:.0%} before, {now:.0%} since")
+            cause.add_against(2, f"disturbed repeats: {was:.0%} before, {now:.0%} after")
     if busy:
         who = shortened(
             f"{preflight.node}: {preflight.foreign_share:.0%} of the cores"
@@ -319,7 +319,7 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
                 cause.sentence += "were hot before a benchmark ran"
         seen = {x.node for x in facts.preflights_before if x.throttled or x.hot}
         if (throttled or hot) and not slowed and set(named) <= seen:
-            cause.add_against(2, "the preflight before the change found the same")
+            cause.add_against(2, "earlier preflights also found such devices")
         _weigh_heat(facts, cause)
         yield cause
     clocks = [c for c in changed_fields(facts) if c.is_clock]

@@ -167,7 +167,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "few_updates_skipped", WARN, "rank", lambda c, rank: _skipped(rank), NOTHING,
-        f"an overflow skips {FEW_SKIPPED} updates of the window at most, and one in 1,000 steps",
+        f"overflows skip at most {FEW_SKIPPED} updates of the window, plus one in 1,000 steps",
         applies=lambda c: c.case.precision == "fp16",
         from_rank=True,
     ),
@@ -282,7 +282,7 @@ MODE_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "losses_of_reference", FAIL, "rank", _strange_losses, NOTHING,
-        lambda c: f"the first losses are those of float32 on a CPU within {_tolerance(c):.1%}",
+        lambda c: f"the first losses equal those of float32 on a CPU within {_tolerance(c):.1%}",
         applies=_has_reference,
         from_rank=True,
     ),

@@ -78,7 +78,7 @@ def _airflow_of(dag_run_id: str) -> AirflowApi | None:
     api = None
     with suppress(AirflowUnavailable):
         api = dag_run.airflow_runs(
-            f"Without it, mark the DAG run {dag_run_id} as failed in Airflow's UI"
+            f"Without a login, mark the DAG run {dag_run_id} as failed in Airflow's UI"
         )
     if api is None:
         warn("Airflow does not answer: only the processes on the nodes are ended")
@@ -116,7 +116,7 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
             going += [each] if _is_unfinished(each) else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
-        raise UserError(f"RUN: found none; expected one that has not ended: {names}")
+        raise UserError(f"RUN: found none; expected the id of a run that has not ended: {names}")
     return going[0]
 
 

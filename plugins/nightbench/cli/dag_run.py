@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 DAG = "on_demand"
 LOADING = ("ingest", "all_measured")
-"""Tasks of a run that load what was measured, and say whether that is all of it."""
+"""Tasks of a run that load results and check whether every case has a result."""
 EXPECTED = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
 """How a terminal names a team's Airflow."""
 TO_MEASURE = (
-    f"Without it, trigger the DAG {DAG} in the UI, or use --direct to measure from this terminal"
+    f"Without a login, trigger the DAG {DAG} in the UI, or measure without Airflow: --direct"
 )
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
@@ -99,7 +99,7 @@ def team_api(named: str) -> AirflowApi:
     """Return the API of a team's Airflow from an address with a login.
 
     Raises:
-        UserError: it is no such address.
+        UserError: the address has no login.
     """
     found = urlsplit(named)
     if found.scheme not in ("http", "https") or not found.hostname or found.password is None:
@@ -112,7 +112,7 @@ def team_api(named: str) -> AirflowApi:
 def airflow_runs(otherwise: str) -> AirflowApi | None:
     """Return the API of this control plane's Airflow, or None if it does not answer.
 
-    `otherwise` as `airflow_api` has it.
+    `otherwise`: see `airflow_api`.
 
     Raises:
         UserError: a team's Airflow is not named, does not answer, or its scheduler does not run.
@@ -144,7 +144,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 f"{file}: {trace.strip().splitlines()[-1]}" for file, trace in broken.items()
             )
             raise UserError(
-                f"Airflow has no DAG {DAG}. {said or 'It has not been parsed yet.'}\n"
+                f"Airflow has no DAG {DAG}. {said or 'Airflow has not parsed the DAG yet.'}\n"
                 f"Look: {log_of('dag-processor')}"
             )
         time.sleep(1)
@@ -164,7 +164,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 say(f"{unknown}; asking again until Airflow answers")
             elif time.monotonic() - away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{unknown}. If it was started, follow it: nightbench run --follow {dag_run_id}"
+                    f"{unknown}. If it was, follow the run: nightbench run --follow {dag_run_id}"
                 ) from error
             time.sleep(REFRESH_S)
             continue
@@ -255,8 +255,8 @@ class DagRunFollower:
                 say(f"{error}. The run continues; asking again until Airflow answers")
             elif now_s - self._away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{error}. It has not answered for {duration(GIVE_UP_S)}. The run continues. "
-                    f"Follow it: nightbench run --follow {self._dag_run_id}"
+                    f"{error}. Airflow has not answered for {duration(GIVE_UP_S)}. The run "
+                    f"continues. Follow the run: nightbench run --follow {self._dag_run_id}"
                 ) from error
             return None
         if self._away_since_s is not None:
@@ -321,7 +321,7 @@ def follow_spool(run: RunSpool) -> None:
                 if not run.has_ended:
                     raise UserError(
                         f"{run.run_id}: the process that measured it is gone; its processes on the "
-                        "nodes end when their lease expires. End it now: nightbench cancel "
+                        "nodes end when their lease expires. End the run now: nightbench cancel "
                         f"{run.run_id}"
                     )
             view.refresh()
@@ -329,7 +329,7 @@ def follow_spool(run: RunSpool) -> None:
 
 
 def named(spool: Spool, name: str) -> RunSpool | None:
-    """Return the run with this id, or the newest of a DAG run with this id."""
+    """Return the run with this id, or the newest run of the DAG run with this id."""
     for each in reversed(spool.runs()):
         if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
             return each
@@ -337,7 +337,7 @@ def named(spool: Spool, name: str) -> RunSpool | None:
 
 
 def unknown_run(spool: Spool, name: str) -> UserError:
-    """Return the error that says so."""
+    """Return the error for a run that is not in the spool."""
     return UserError(
         f"run: found {shown(name)}, which is not in {spool.root}; see `nightbench runs`"
     )

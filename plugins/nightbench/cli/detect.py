@@ -33,7 +33,7 @@ app = typer.Typer()
 STANDARD_INPUT = Path("/dev/stdin")
 
 FOLLOWED = 256
-"""Series of a stream that are kept in memory; others are judged from their start again."""
+"""Number of series in memory; other series of a stream are judged from their start again."""
 
 
 @app.command()
@@ -63,7 +63,7 @@ def detect(
 ) -> None:
     """Find changes in nightly histories: date, size, certainty and reason.
 
-    Each night gets a verdict from the nights before it alone, so the dates show when a change would
+    Each night gets a verdict as if it were the last night, so the dates show when a change would
     have been detected. Values are the medians of nights; an empty value is a missing night.
     """
     smallest = _share(min_change)
@@ -124,8 +124,8 @@ def _read_histories(path: Path) -> list[History]:
 def answer_stream(source: TextIO, sink: TextIO) -> None:
     """Answer each line of `source` with the changes of its history.
 
-    A line that continues the history of an earlier one with the same id costs only its new nights;
-    the answer is the same as for the line alone.
+    If a line continues the history of an earlier line with the same id, only the new nights are
+    judged; the answer does not differ.
 
     Raises:
         UserError: a line is malformed.
@@ -204,7 +204,7 @@ def _day(night: HistoryPoint) -> str:
 
 
 def print_documents(reports: Iterable[HistoryReport]) -> None:
-    """Print a JSON list, each of its elements as soon as it is there."""
+    """Print a JSON list; print each element as soon as it is known."""
     mark = "["
     for report in reports:
         element = jsonlib.dumps(document(report), indent=2, ensure_ascii=False)
@@ -217,7 +217,7 @@ _STYLES = {"regressed": "red", "improved": "green", "drift": "yellow"}
 
 
 def show_reports(reports: Iterable[HistoryReport]) -> None:
-    """Print a line for each history with its changes below it, each as soon as it is there."""
+    """Print each history with its changes as soon as the history is judged."""
     statuses: Counter[str] = Counter()
     for report in reports:
         if not statuses:

@@ -141,7 +141,7 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
     at_once = "one after another" if many == 1 else f"at most {many} at once"
     words = f"{len(seconds)} cases on {cluster.name}, {at_once}"
     if unavailable == len(seconds):
-        return f"{words}; none of them can be measured there"
+        return f"{words}; none of these cases can be measured there"
     if unknown and unknown == len(seconds) - unavailable:
         return f"{words}; no history yet to estimate the time"
     more = f", plus {unknown} cases without a history" if unknown else ""

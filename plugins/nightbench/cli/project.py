@@ -82,7 +82,7 @@ def _ci_of_a_folder(root: Path, folder: Path, name: Path, text: bytes) -> tuple[
 def check(json: JsonOption = False) -> None:
     """Check whether the Airflow of this environment has what Nightbench needs, and print fixes.
 
-    Call it in the environment of the `airflow` command.
+    Call this command in the environment of the `airflow` command.
 
     Exit codes:
 
@@ -109,7 +109,7 @@ def check(json: JsonOption = False) -> None:
 @app.command()
 def lock(
     line: Annotated[str, typer.Argument(help="Framework line, of the project or built in.")],
-    variant: Annotated[str, typer.Argument(help="Variant of the lock.")] = "cpu",
+    variant: Annotated[str, typer.Argument(help="Variant of the lock, such as cu126.")] = "cpu",
 ) -> None:
     """Resolve the package versions of a framework line again after you edited its `.in` file.
 
@@ -124,7 +124,7 @@ def lock(
     build = described["variants"].get(variant, {})
     if not build.get("pythons"):
         locked = [name for name, each in described["variants"].items() if each.get("pythons")]
-        have = ", ".join(locked) or "none: it has no locks"
+        have = ", ".join(locked) or "none, because the line has no locks"
         raise UserError(f'VARIANT: found "{variant}"; {line} has {have}')
     wanted, made = folder / f"requirements-{variant}.in", folder / f"requirements-{variant}.lock"
     if not wanted.is_file():

@@ -38,7 +38,7 @@ def runs(
         common.print_json(rows)
         return
     if not rows:
-        say("No run matches. To start one: nightbench run demo")
+        say("No run matches. To start a run: nightbench run demo")
         return
     columns = ("run", "cluster", "kind", "started (UTC)", "state")
     counts = [name.replace("_", " ") for name in COUNTS]

@@ -73,7 +73,7 @@ class DevicesFile(v.StrictModel):
         Literal["fp32", "tf32", "bf16", "fp16"],
         Annotated[float, Field(gt=0, le=1e5), v.Words("number")],
     ] = Field({})
-    """Dense peak of one device in TFLOP/s by precision, for the MFU [default: of known GPUs]."""
+    """Dense peak of one device in TFLOP/s by precision, for the MFU [default: the known peak]."""
 
 
 class LinkFile(v.StrictModel):

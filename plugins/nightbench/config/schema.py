@@ -169,8 +169,8 @@ class BlockFile(v.StrictModel):
     """Number of devices that split the layers, with one or two stages each (pipeline parallel).
     Together they compute the samples of all their batches."""
     schedule: v.Axis[v.Name] | None = None
-    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`; with two stages on each
-    device also `interleaved` or `zero_bubble` [default: `1f1b`]."""
+    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`, with one stage on each
+    device; `interleaved` or `zero_bubble`, with two stages [default: `1f1b`]."""
     micro_batches: v.Axis[v.Count] = (1,)
     """Number of micro-batches of a step: parts of its batch that are computed one after another,
     through a `pipeline` or, without a pipeline, by gradient accumulation."""
@@ -281,7 +281,7 @@ class SuiteFile(v.StrictModel):
     """Owners and channels of alerts for some cases. The first matching route is used; without a
     match, the suite's `owner` and `alerts` are used."""
     untried: bool = False
-    """Also measure configurations that were never run on such devices; their results are marked."""
+    """Also measure configurations never run on this kind of device; their results are marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """Time limits of a repeat."""
     night: NightPolicy = NightPolicy()

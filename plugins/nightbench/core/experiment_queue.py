@@ -45,12 +45,12 @@ class Shares:
         mine, all_s = self.spent.get(person, 0.0), sum(self.spent.values())
         if mine >= self.policy.person_s:
             return (
-                f"the requester has measured {duration(mine)} in the last 24 hours, of "
+                f"the requester has measured {duration(mine)} in the last 24 hours, of the allowed "
                 f"{duration(self.policy.person_s)} (compare.person of the cluster)"
             )
         if all_s >= self.policy.day_s:
             return (
-                f"{duration(all_s)} were measured in the last 24 hours, of "
+                f"{duration(all_s)} were measured in the last 24 hours, of the allowed "
                 f"{duration(self.policy.day_s)} (compare.day of the cluster)"
             )
         return ""

@@ -97,7 +97,7 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
         kind = f"{cluster.nodes[0].machine or ''} nodes".lstrip()
         raise TooFewNodes(
             f"{case.case_id} needs {case.nodes} of the {len(cluster.nodes)} {kind} of cluster "
-            f"{cluster.name}, and {', '.join(sorted(without))} take no part"
+            f"{cluster.name}, and {', '.join(sorted(without))} are left out"
         )
     first = tuple(there[: case.nodes])
     if cluster.parallel_cases == 1:

@@ -82,7 +82,7 @@ def select(
         if names:
             chosen = tuple(case for case in chosen if str(getattr(case, axis)) in names)
     if not chosen:
-        raise UserError("the selection holds no case")
+        raise UserError("the selection contains no case")
     return chosen
 
 

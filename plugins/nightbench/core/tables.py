@@ -193,11 +193,11 @@ def _reason(
     if result.reason is not None:
         return result.reason
     if result.throughput is not None and table.metric in ("mfu", "tflops"):
-        return "its FLOPs, or its devices' peak, are not known"
+        return "the FLOPs of the case or the peak of its devices are unknown"
     if result.throughput is not None and table.metric == "tokens_per_device":
-        return "it counts no tokens"
+        return "the case counts no tokens"
     if result.throughput is not None:
-        return "its baseline was not measured in the same run"
+        return "the baseline was not measured in the same run"
     return NOT_RUN
 
 

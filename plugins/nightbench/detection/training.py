@@ -160,7 +160,7 @@ def judge_training(
     changed = sum(night.is_changed and night.at > newest for night in known)
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
-            f"trainers are asynchronous: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
+            f"the spread of asynchronous trainers needs {PROVED_NIGHTS} nights; found {len(nights)}"
         )
     alike = [night for night in nights if night.is_like(tonight)]
     reference = alike if len(alike) >= PROVED_NIGHTS else nights
@@ -360,7 +360,7 @@ def _unlike_others(
     agreed = median(value for _, value, _ in others)
     names = " and ".join(sorted({other.framework for other, _, _ in others}))
     difference = f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}"
-    sentence = f"{case.framework} trains otherwise than other lines: {difference}."
+    sentence = f"{case.framework} trains differently from other lines: {difference}."
     return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, agreed, difference)
 
 
@@ -371,5 +371,5 @@ def _undecided_between_two(
     return TrainingVerdict(
         TrainingKind.NOT_COMPARABLE,
         f"Two lines train differently: first loss {_shown(first, value)} on {case.framework}, "
-        f"{_shown(value, first)} on {other.framework}. Neither is presumed right.",
+        f"{_shown(value, first)} on {other.framework}. It is unknown which one is right.",
     )

@@ -90,7 +90,7 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
 def runs_to_notify(connect: Connect) -> list[str]:
     """Cancel what did not end in time; return the runs whose messages wait no longer."""
     with opened(connect) as warehouse:
-        warehouse.experiments.give_up_overdue("Not measured: it did not end in time")
+        warehouse.experiments.give_up_overdue("Not measured: the measurement did not end in time")
         return warehouse.experiments.runs_to_notify()
 
 

@@ -128,7 +128,7 @@ class ExperimentRecord:
         except (WarehouseUnavailable, WarehouseRefused) as error:
             # At a terminal, an experiment works without a warehouse.
             if isinstance(error, WarehouseRefused) or not self.at_terminal:
-                self.say(f"stays in the spool: {error}")
+                self.say(f"not in the warehouse, only in the spool: {error}")
 
 
 def public_reason(error: UserError) -> str:
@@ -142,4 +142,4 @@ def public_reason(error: UserError) -> str:
         return "a build could not be installed on the nodes"
     if isinstance(error, NodeError):
         return "a node of the cluster failed"
-    return "it could not begin"
+    return "the measurement could not begin"

@@ -323,13 +323,13 @@ async def sweep_and_clean(
     cleaned = await clean(cluster, targets, shipment, keep_days)
     away = {n: a["problem"] for n, a in {**swept, **cleaned}.items() if a.get("problem")}
     for node, why in away.items():
-        log.error("%s was not swept: %s", node, why)
+        log.error("%s was not cleaned: %s", node, why)
     if len(away) == len(cluster.nodes):
-        raise UserError(f"no node of {cluster.name} could be swept: {next(iter(away.values()))}")
+        raise UserError(f"no node of {cluster.name} could be cleaned: {next(iter(away.values()))}")
     for node, found in swept.items():
         for process in found["found"]:
             log.info("%s: orphan %s of %s", node, process.get("pid"), process.get("job"))
-        log.info("%s: %d orphans ended", node, len(found["killed"]))
+        log.info("%s: %d orphaned processes ended", node, len(found["killed"]))
     return {
         "killed": {node: len(found["killed"]) for node, found in swept.items()},
         "removed": {node: len(found.get("removed", ())) for node, found in cleaned.items()},

@@ -341,7 +341,7 @@ class AgentSupervisor:
         alive = [client for client in alive if client.view.answers(now)]
         for client in alive:
             if client.holds_lock:
-                message = f"released until node {waits_for.name}, which comes first, is free"
+                message = f"lock released until node {waits_for.name}, which comes first, is free"
                 gang.on_event(GangEvent("agent", message, client.name, repeat))
         await call_each(alive, lambda client: client.release(gang.epoch))
 

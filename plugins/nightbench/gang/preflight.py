@@ -115,7 +115,7 @@ async def _examine(
             found = tuple(each for each in swept["found"] if each.get("pid") in ended)
             seen = dataclasses.replace(seen, swept=found)
             if found:
-                on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
+                on_event(GangEvent("sweep", f"{len(found)} orphaned processes ended", node.name))
         options = [*agent.where, *agent.layout.job_root_option]
         options += ["--cpus", ",".join(map(str, node.cpus))] if node.cpus else []
         if controls:

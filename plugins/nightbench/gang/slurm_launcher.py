@@ -180,7 +180,7 @@ class SlurmLauncher:
             for job in read_jobs(done.stdout.decode(errors="replace")):
                 if job.number == number:
                     return job
-        return SlurmJob(number, "UNKNOWN", "left the queue, and there is no accounting")
+        return SlurmJob(number, "UNKNOWN", "left the queue, and Slurm has no accounting")
 
     # --- submitting -----------------------------------------------------------------------
 

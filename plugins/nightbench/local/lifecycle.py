@@ -366,7 +366,7 @@ def _locked(home: Home, wait_s: float) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise HomeLocked(
-                        f"Another nightbench up or down is using {home.root}. Wait for it to end, "
+                        f"Another nightbench up or down is using {home.root}. Wait for its end, "
                         "then try again."
                     ) from error
             time.sleep(0.5)

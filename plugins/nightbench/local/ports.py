@@ -94,7 +94,7 @@ def load_ports(home: Home) -> Ports | None:
         return Ports(**{k: int(v) for k, v in json.loads(home.ports_file.read_text()).items()})
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{home.ports_file}: not readable as ports ({error}). Remove it to get new ports."
+            f"{home.ports_file}: not readable as ports ({error}). Remove the file to get new ports."
         ) from error
 
 

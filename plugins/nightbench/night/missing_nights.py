@@ -232,7 +232,7 @@ def _runs(
             planned, without = _lacks(folder)
         except SpoolError as error:
             # One damaged file must not block the alerts of all suites.
-            log.error("what run %s lacks cannot be read: %s", folder.run_id, error)
+            log.error("missing cases of run %s cannot be read: %s", folder.run_id, error)
             run = known or NightRun(folder.run_id, started_at)
             runs[folder.run_id] = replace(run, problem=str(error))
             continue

@@ -273,7 +273,7 @@ def plan_run(
         raise UserError(
             f"suite {suite.name}: found {len(plan.jobs):,} cases to measure; expected "
             f"{most_cases:,} at most, Airflow's limit of tasks in one run ([core] "
-            "max_map_length). Raise it for all of Airflow's processes, or select fewer cases"
+            "max_map_length). Raise the limit for all of Airflow's processes, or select fewer cases"
         )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)

@@ -144,7 +144,7 @@ class GangTrigger(BaseTrigger):
                 planned, targets = await self._look_up()
                 report = await cancel(planned.job, targets, by_whom, store)
             killed = sum(len(pids) for pids in report.killed.values())
-            self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
+            self.log.info("%s cancelled; %d processes were ended", self.case_id, killed)
         except (UserError, TimeoutError) as error:
             # A node that does not answer ends its processes when the lease expires.
             self.log.error("%s: %s", self.case_id, str(error) or f"not ended within {END_S:.0f} s")

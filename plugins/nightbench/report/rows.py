@@ -27,7 +27,7 @@ FIELDS: dict[str, str] = {
     "python": "Python version of the ranks; all versions if ranks differ; null if nothing ran",
     "build_id": "build of the framework line",
     "private_build": "true if the build was named for this run and replaced the suite's build",
-    "untried": "why this configuration counts as untried on such devices; null if it was tried",
+    "untried": "why the configuration counts as untried on this kind of device; null if tried",
     "workload": "workload (model) that was trained",
     "strategy": "single, collective or parameter_server",
     "nodes": "number of nodes",

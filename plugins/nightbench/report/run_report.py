@@ -191,7 +191,7 @@ def caveats(report: RunReport) -> list[str]:
     if private:
         said.append(f"Builds of this run only, without a history: {', '.join(private)}.")
     untried = {row["untried"] for row in measured if row["untried"]}
-    said += [f"Some configurations are untried on such devices: {why}." for why in untried]
+    said += [f"Some configurations are untried on this kind of device: {why}." for why in untried]
     for row in rows:
         if row["quarantined"]:
             reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))

@@ -41,8 +41,8 @@ class AlertRepository(Repository):
         while not self._try_session_lock(name):
             if time.monotonic() > give_up_at:
                 raise WarehouseUnavailable(
-                    f"Another process has decided on the {name} for more than "
-                    f"{LOCK_TIMEOUT_S:.0f} s (table raw.lock has its pid). Try again when it ended."
+                    f"Another process has locked the {name} for more than {LOCK_TIMEOUT_S:.0f} s "
+                    "(table raw.lock has its pid). Try again when it has ended."
                 )
             time.sleep(0.2)
 

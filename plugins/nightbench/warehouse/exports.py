@@ -24,7 +24,7 @@ BATCH_ROWS = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class ExportFilter:
-    """Which rows are exported; None selects everything."""
+    """Which rows are exported; None does not filter."""
 
     suite: str | None = None
     cluster: str | None = None

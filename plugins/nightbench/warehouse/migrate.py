@@ -36,7 +36,7 @@ _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 _NAME = re.compile(r"\b\w+\.\w+")
 
 _BOOK = "migrations"
-_PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
+_PURPOSE = "Views for analysts and pages; the comment of each view says what a row is"
 _TIMEOUT_S = 600.0
 
 _JUST_MADE = (
@@ -172,8 +172,8 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     except psycopg2.errors.DependentObjectsStillExist as error:
         raise WarehouseRefused(
             "Views of staging and marts must be created again, but objects outside of Nightbench "
-            f"depend on them: {error.diag.message_detail}. Drop those, migrate, and create them "
-            "again."
+            f"depend on them: {error.diag.message_detail}. Drop these objects, migrate, and "
+            "create the objects again."
         ) from error
     except psycopg2.ProgrammingError as error:
         raise WarehouseRefused(

@@ -143,8 +143,8 @@ class RunWriter(Repository):
         planned = {each.case_id: each for each in batch.planned}
         if unplanned := sorted({each.case.case_id for each in batch.cases} - planned.keys()):
             raise WarehouseRefused(
-                f"Cannot load run {run.run_id}: {', '.join(unplanned)} came back without having "
-                "been planned. Nothing was stored."
+                f"Cannot load run {run.run_id}: {', '.join(unplanned)} have results but were not "
+                "planned. Nothing was stored."
             )
         self._ensure_months([run.started_at])
         with self._transaction(f"load run {run.run_id}"):

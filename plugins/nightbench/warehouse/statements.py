@@ -39,6 +39,6 @@ def queries() -> Any:
 
 def _missing(path: Path) -> UserError:
     return UserError(
-        f"{path}: not found, although this version of Nightbench needs it. Restore it from the "
-        "repository, or install the package again."
+        f"{path}: not found, although this version of Nightbench needs it. Restore the file from "
+        "the repository, or install the package again."
     )

@@ -55,7 +55,7 @@ def disturbed(reason: Reason, night: NightFacts = BAD) -> NightFacts:
 
 
 def shared(kind: str, name: str) -> SharedFactor:
-    return SharedFactor(kind, name, f"{kind} {name}: 3 of 3 series slower by 9.0 %")
+    return SharedFactor(kind, name, f"{kind} {name}: 3 of 3 series are slower by 9.0 %")
 
 
 CASES = {

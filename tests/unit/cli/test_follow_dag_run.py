@@ -177,7 +177,9 @@ def test_giving_up_says_that_the_run_goes_on_and_how_to_follow_it(
     airflow.status = 503
     with api(airflow) as client, pytest.raises(UserError) as error:
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
-    assert f"The run continues. Follow it: nightbench run --follow {DAG_RUN}" in str(error.value)
+    assert f"The run continues. Follow the run: nightbench run --follow {DAG_RUN}" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])

@@ -153,7 +153,7 @@ def test_asynchronous_training_is_compared_once_its_spread_is_known() -> None:
     nights = [night(number, {"mean": 5.5 + 0.02 * (number % 3)}) for number in range(5)]
     early = judge_training(night(5), nights[:3], servers)
     assert early.kind is TrainingKind.NOT_COMPARABLE
-    assert "asynchronous: 3 nights of 5" in early.sentence
+    assert "asynchronous trainers needs 5 nights; found 3" in early.sentence
     assert judge_training(night(5, {"mean": 5.57}), nights, servers).kind is TrainingKind.SAME
     assert judge_training(night(5, {"mean": 5.0}), nights, servers).kind is TrainingKind.CHANGED
 

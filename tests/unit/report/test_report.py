@@ -165,7 +165,7 @@ def test_a_run_whose_framework_is_away_is_unavailable_in_every_field() -> None:
 def test_what_does_not_count_says_why(rows: list[dict[str, object]]) -> None:
     assert list(verdict_lines(rows)) == [
         "net-fake-collective-1x1-bs2: 10 % below the median",
-        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %, expected at most 5",
+        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %, expected: at most 5",
         "net-other-single-1x1-bs1: n2: fell silent",
     ]
 

@@ -44,7 +44,7 @@ def name(value: str, info: ValidationInfo) -> str:
             f"found {describe(value[:100])}; expected the name of an environment variable"
         )
     if value.startswith("NIGHTBENCH_"):
-        raise ValueError("names with NIGHTBENCH_ are the launcher's; expected another name")
+        raise ValueError("names with NIGHTBENCH_ belong to the launcher; expected another name")
     if _SECRET_NAME.search(value):
         raise ValueError(
             "looks like a secret, and files are no place for one (the environment is stored with "

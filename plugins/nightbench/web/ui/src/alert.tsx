@@ -198,7 +198,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
           </Text>
           {alert.confirmation_ratio !== null && (
             <Text color="fg.muted">
-              {alert.confirmation_rounds} valid pairs; ratio{" "}
+              n = {alert.confirmation_rounds}; ratio{" "}
               {ratio(alert.confirmation_ratio, alert.confirmation_low, alert.confirmation_high)}
             </Text>
           )}
