@@ -299,8 +299,8 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
-            f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. If "
-            f"one should, compare the names with `nightbench plan SUITE`:\n{names}"
+            f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
+            f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 
