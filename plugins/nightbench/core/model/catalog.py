@@ -173,7 +173,7 @@ class Variant(v.StrictModel):
     """Oldest driver with which the variant works. A node with an older driver, or without one, is
     refused before anything is built."""
     compute_capabilities: v.Many[v.Text] = ()
-    """Compute capabilities of the GPUs that it works on, for example `8.0` [default: any]. A node
+    """Compute capabilities of the GPUs on which it works, for example `8.0` [default: any]. A node
     with another GPU is refused before anything is built."""
     machines: v.Some[Literal["x86_64", "aarch64"]] = MACHINES
     """CPU architectures that its lock has wheels for, as `uname -m` prints them."""
