@@ -196,7 +196,7 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
-        said += f". Median uncertainty of a drop: ±{now:.1%}; before this, ±{before:.1%}"
+        said += f". Median uncertainty of a drop: ±{now:.1%}, before the new rounds ±{before:.1%}"
     left = [row for row in rows if row["state"] == "cancelled"]
     return [said + (f". Not measured again, because no time was left: {len(left)}" if left else "")]
 

@@ -169,7 +169,7 @@ async def built_commits(
             wheel = await build_commit(commit, *access, spool.uploads, limit_s, observer.gang_event)
         except CommitLate:
             if limit_s < commit.recipe.timeout_s:
-                raise NotMeasured("queued", "the deadline passed before the builds") from None
+                raise NotMeasured("queued", "the deadline passed before the builds began") from None
             raise
         texts[arm] = f"{line}={wheel}"
     return texts["a"], texts["b"]
