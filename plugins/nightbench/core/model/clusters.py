@@ -118,7 +118,7 @@ class HealthPolicy(v.StrictModel):
     """Requirements on a node before a night, and when it is left out."""
 
     quarantine_after: v.Count = 3
-    """Consecutive faults of a node after which it is left out until it is healthy."""
+    """Number of consecutive faults after which a node is left out until it is healthy."""
     expected_devices: v.Whole | None = None
     """Number of GPUs that each node must have [default: `devices.per_node`]."""
     governor: v.Name | None = None
@@ -162,8 +162,8 @@ class EnvironmentPolicy(v.StrictModel):
     engine_options: v.Many[v.Text] = ()
     """Options of the engine's `run`, `--gpus=all` or `--device=nvidia.com/gpu=all`."""
     mounts: v.Many[Mount] = ()
-    """Further folders of the nodes that containers see at the same path; `:ro` behind one makes it
-    read-only. `root`, `job_root` and the data of cases are there anyway."""
+    """Further folders of the nodes that containers see at the same path; `:ro` makes a folder
+    read-only. `root`, `job_root` and the data of cases are always visible."""
     prefix_roots: v.Many[v.Text] = ()
     """Folders on the nodes; a run may name a prefix below them (`LINE=/PREFIX`) [default: none].
     Code below them runs as the SSH user."""
