@@ -156,7 +156,7 @@ class Runtime(Base):
         return peak
 
     def versions(self):
-        """Return versions of TensorFlow and, on GPUs, of the CUDA and cuDNN that it is built for."""
+        """Return versions of TensorFlow and, on GPUs, of the CUDA and cuDNN of its build."""
         versions = super().versions()
         versions["tensorflow2"] = tf.__version__
         if self.gpu:
