@@ -110,7 +110,7 @@ def _peers(line: str, world: int) -> list[tuple[str, int]]:
         found = [str(entry).rpartition(":") for entry in json.loads(line)]
         peers = [(host.strip("[]"), int(port)) for host, _, port in found]
     except (ValueError, TypeError) as error:
-        raise AgentError("no list of addresses on stdin: {!r}".format(line[:200])) from error
+        raise AgentError("stdin has no list of addresses: {!r}".format(line[:200])) from error
     if len(peers) != world:
         raise AgentError("{} addresses on stdin for {} ranks".format(len(peers), world))
     return peers

@@ -182,13 +182,13 @@ class _Build:
         found = sorted(os.listdir(out))
         if len(found) != 1 or not found[0].endswith(".whl"):
             raise _Failed(
-                "its recipe left {} in $OUT; expected one wheel".format(
+                "the recipe left {} in $OUT; expected one wheel".format(
                     ", ".join(found[:5]) or "nothing"
                 )
             )
         wheel = os.path.join(out, found[0])
         if os.path.islink(wheel) or not os.path.isfile(wheel):
-            raise _Failed("its recipe left {} in $OUT, which is no file".format(found[0]))
+            raise _Failed("the recipe left {} in $OUT, which is no file".format(found[0]))
         size = os.path.getsize(wheel)
         return {"wheel": found[0], "sha256": file_digest(wheel), "size": size}
 

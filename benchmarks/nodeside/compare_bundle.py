@@ -38,7 +38,7 @@ def compare(folder: str) -> dict[str, Any]:
     good = [result for result in results if result is not None and result["status"] == "ok"]
     if not good:
         raise AgentError(
-            "{}: found {} repeats, none with status ok; expected one".format(repeats, len(numbers)),
+            "{}: found {} repeats; expected one with status ok".format(repeats, len(numbers)),
             "measure first: python3 {} run {}".format(
                 os.path.join(folder, "code", "agent.py"), folder
             ),

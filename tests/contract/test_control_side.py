@@ -208,7 +208,7 @@ def test_reasons_that_count_others_are_followed_by_them() -> None:
     ended = Reason(ReasonCode.PROCESS_EXITED, "n2", "trainer-1", "code 1")
     failed = Reason(ReasonCode.LAUNCHES_FAILED, observed="2 of 3 launches")
     assert sentences([failed, ended]) == (
-        "2 of 3 launches failed; the last one: n2: trainer-1 exited with code 1"
+        "2 of 3 launches failed; the last failure: n2: trainer-1 exited with code 1"
     )
     assert sentences([ended, ended]) == "n2: trainer-1 exited with code 1"
     assert sentences([]) == ""

@@ -96,7 +96,7 @@ def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection,
         "preflight_failed",
     ]
     assert sentences(reasons_from_json(changes[1]["reasons"])).startswith(
-        "3 faults in a row; the last one in preflight: n2: preflight: disk: 0 free"
+        "3 faults in a row; the last fault in preflight: n2: preflight: disk: 0 free"
     )
 
 
@@ -105,7 +105,7 @@ def test_cases_that_fail_because_of_a_node_count_too(connection, run):
     assert (states["n2"].faults, states["n1"].faults) == (2, 0)
     states = record_run(connection, run(1, c="n2"), "lab")
     assert states["n2"].quarantined
-    assert "the last one in c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
+    assert "the last fault in c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
 
 
 def test_a_case_that_is_measured_ends_the_row(connection, run):

@@ -76,7 +76,7 @@ def agent(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_case_is_measured_again_from_the_unpacked_bundle(run, tmp_path, case_id):
     folder, _ = bundle(tmp_path, run.run_id, case_id)
     assert code_digest(folder / "code") == code_digest(REPO / "benchmarks")
-    assert "none with status ok" in json.loads(agent(folder, "compare").stdout)["error"]
+    assert "expected one with status ok" in json.loads(agent(folder, "compare").stdout)["error"]
     done = agent(folder, "run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["cases"] == {case_id: ["ok", "ok"]}

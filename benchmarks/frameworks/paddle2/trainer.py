@@ -158,8 +158,8 @@ class GraphTrainer(Base):
         params = self.context.params
         if sparse and params["optimizer"] != "sgd":
             raise DoesNotFit(
-                "found optimizer {!r}; expected sgd: for sparse rows, asynchronous servers of "
-                "paddle2 have no other optimizer that other lines have".format(params["optimizer"])
+                "found optimizer {!r}; expected sgd, the only optimizer for sparse rows that "
+                "asynchronous servers of paddle2 share with other lines".format(params["optimizer"])
             )
         for name in sparse:
             table = strategy.sparse_table_configs.add()

@@ -129,8 +129,8 @@ class Trainer(Base):
         context = self.context
         if not context.grouped or context.precision == "fp16":
             raise DoesNotFit(
-                "compression dgc: found {} rank(s) and precision {}; expected several, and no "
-                "scaled gradients".format(context.world_size, context.precision)
+                "compression dgc: found {} rank(s) and precision {}; expected several ranks, and "
+                "no scaled gradients".format(context.world_size, context.precision)
             )
         sparsity = context.case["sparsity"]
         self.compression = Dgc(

@@ -146,7 +146,7 @@ class _Notification:
         if self.outbox.refusals:
             raise UserError(
                 f"no channel of suite {run.suite} accepted {'. Nor '.join(self.outbox.refusals)}. "
-                "The alerts are stored; the message is sent when the run is judged again."
+                "The alerts are stored; the message is sent when the run gets verdicts again."
             )
         return tuple(self.outbox.deliveries)
 

@@ -130,7 +130,7 @@ def zone(name: str) -> ZoneInfo:
         close = difflib.get_close_matches(name, known, n=1)
         guess = f' (did you mean "{close[0]}"?)' if close else ""
         raise ValueError(
-            f'found the time zone "{name}"; expected one such as Europe/Berlin or UTC{guess}'
+            f'found the time zone "{name}"; expected a zone such as Europe/Berlin or UTC{guess}'
         )
     return ZoneInfo(name)
 

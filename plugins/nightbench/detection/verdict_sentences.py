@@ -106,7 +106,7 @@ def with_shared(verdict: Verdict, shared_changes: Sequence[SharedChange]) -> Ver
 
 def not_of_the_version(since: date, changed: int, others: int, line: str) -> str:
     """Return why a new version does not make the change of a series likelier."""
-    return f" {changed} of {others} other series of {line} changed with the version of {since}."
+    return f" {changed} of {others} other series of {line} changed with the new version of {since}."
 
 
 def shown_by_others(value: float, baseline: float, shared: SharedChange, change: float) -> str:

@@ -116,7 +116,7 @@ class SlurmLauncher:
             RemoteFailure: the job does not run.
         """
         if not await self.is_running(transport) or self._known is None:
-            raise RemoteFailure.of(transport, "its Slurm job does not run")
+            raise RemoteFailure.of(transport, "the node's Slurm job does not run")
         words = ["srun", f"--jobid={self._known.number}", "--overlap", "--nodes=1", "--ntasks=1"]
         return [*words, f"--nodelist={host}", "--cpu-bind=none", "--quiet"]
 

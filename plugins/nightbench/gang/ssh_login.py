@@ -111,7 +111,7 @@ async def _login_with_retries(
                 raise NodeUnreachable.of(
                     target,
                     f"closed the connection before the login, {attempt} times in "
-                    f"{THROTTLED_S:.0f} s ({closed}). Is it throttled (MaxStartups, "
+                    f"{THROTTLED_S:.0f} s ({closed}). Is the login throttled (MaxStartups, "
                     "PerSourcePenalties, fail2ban), or is the answer not from an SSH server?",
                 ) from closed
             log.warning(

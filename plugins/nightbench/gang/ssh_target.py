@@ -156,8 +156,8 @@ async def _agent_socket(target: SshTarget) -> str:
     where = f"node {target.node} ({target.address}): the connection asks for an SSH agent, but"
     if not path:
         raise GangError(
-            f"{where} SSH_AUTH_SOCK is not set in this process. Start the worker and the "
-            "triggerer with it, or set agent_socket in the connection's extra"
+            f"{where} SSH_AUTH_SOCK is not set in this process. Start worker and triggerer with "
+            "this variable, or set agent_socket in the connection's extra"
         )
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S), asyncssh.connect_agent(path) as agent:
@@ -165,7 +165,7 @@ async def _agent_socket(target: SshTarget) -> str:
     except (OSError, ValueError, asyncssh.Error) as error:
         raise GangError(f"{where} no agent answers at {path}: {error}. Is it running?") from error
     if not keys:
-        raise GangError(f"{where} the agent at {path} has no key. Add one: ssh-add KEY")
+        raise GangError(f"{where} the agent at {path} has no key. Add a key: ssh-add KEY")
     return path
 
 

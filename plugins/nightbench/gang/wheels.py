@@ -254,7 +254,7 @@ def download_wheels(
     for series in pythons or supported:
         if series not in supported:
             raise GangError(
-                f"--python: found {series}; expected one that {line} {variant} supports: "
+                f"--python: found {series}; expected a Python that {line} {variant} supports: "
                 + ", ".join(supported)
             )
         try:

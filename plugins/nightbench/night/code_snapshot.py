@@ -66,7 +66,7 @@ def _packed(digest: str) -> bytes:
     archive = pack(*_layers())
     if code_digest(*_layers()) != digest:
         where = " or ".join(map(str, _layers()))
-        raise UserError(f"{where} changed while the run was being planned; start it again")
+        raise UserError(f"{where} changed while the run was being planned; start the run again")
     return archive
 
 

@@ -53,8 +53,8 @@ def for_export(suite: Suite, cluster: Cluster, catalog: Catalog) -> tuple[Suite,
     cases = tuple(case for case in suite.cases if case.nodes == 1)
     if not cases:
         raise UserError(
-            f"suite {suite.name}: found no case with one node; expected one, since an export is "
-            "for one machine"
+            f"suite {suite.name}: found no case with one node; expected a case for the export, "
+            "which is for one machine"
         )
     builds = {}
     for line in {case.framework for case in cases}:
@@ -127,9 +127,9 @@ def load(folder: Path, spool: Spool) -> RunSpool:
     if all(run.case(entry["case_id"]).outcome() for entry in run.planned()):
         return run
     if code_digest(folder / "code") != planned["code_digest"]:
-        raise UserError(f"{folder / 'code'}: was changed after the export; expected it as planned")
+        raise UserError(f"{folder / 'code'}: was changed after the export; expected the old code")
     if not {*found["cases"]} <= {entry["case_id"] for entry in run.planned()}:
-        raise UserError(f"{folder}: its cases are not those of run {run.run_id}")
+        raise UserError(f"{folder}: its cases are not the cases of run {run.run_id}")
     measured = [
         _measured(folder / "jobs" / name, load_job(run, name, 0).job) for name in found["cases"]
     ]
@@ -167,7 +167,7 @@ def _measured(folder: Path, job: JobSpec) -> ReturnedCase:
     for name, digest in files.items():
         path = folder / name
         if not path.is_relative_to(folder) or ".." in path.parts or not path.is_file():
-            raise UserError(f"{path}: is missing; expected it as it was measured")
+            raise UserError(f"{path}: is missing; expected the file as it was measured")
         if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             raise UserError(f"{path}: was changed after it was measured")
     if "job.json" not in files or _document(folder / "job.json") != job.to_json():
@@ -190,7 +190,7 @@ def _repeat(
     for node in job.nodes:
         name = f"nodes/{node.name}/repeats/{number:03d}/result.json"
         if name not in files:
-            raise UserError(f"{folder / name}: is missing; expected it as it was measured")
+            raise UserError(f"{folder / name}: is missing; expected the file as it was measured")
         result = _document(folder / name)
         named = (result.get("job_id"), result.get("repeat"), result.get("node"))
         if named != (job.job_id, number, node.name):

@@ -268,8 +268,8 @@ class GangOperator(BaseOperator):
         if outcome["status"] == CaseStatus.LEFT_OUT:
             raise AirflowSkipException(f"{self.case_id} was left out: {why}")
         raise AirflowFailException(
-            f"{self.case_id} {outcome['status']}: {why}. A retry does not "
-            f"launch it again; clear the task to measure generation {state.generation + 1}"
+            f"{self.case_id} {outcome['status']}: {why}. A retry does not launch the case again; "
+            f"clear the task to measure generation {state.generation + 1}"
         )
 
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:

@@ -66,7 +66,7 @@ def published_suites() -> tuple[list[Suite], UserError | None]:
     if not found and not wrong:
         raise UserError(
             f"{locations.dags_folder() / 'suites'}: found no suite with `publish:`; expected at "
-            "least one, such as `publish: {}` (docs/publish.md). Without it, no page is written"
+            "least one, such as `publish: {}` (docs/publish.md). Until then, no page is written"
         )
     refused = UserError("not published: " + "\n".join(wrong)) if wrong else None
     if refused and not found:

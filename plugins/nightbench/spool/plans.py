@@ -170,7 +170,7 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
         raise UserError(
             f"{path}: found no file; expected the job that the run's plan stored. Either worker "
             "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
-            "start a new one"
+            "start a new run"
         )
     return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
 

@@ -81,8 +81,8 @@ class Uploads:
             opened: IO[bytes] = self.path(sha256, name).open("rb")
         except FileNotFoundError:
             raise SpoolError(
-                f"build: found no uploaded wheel {sha256}/{name}; it was never uploaded, or was "
-                "removed after its retention time. Upload it again"
+                f"build: found no uploaded wheel {sha256}/{name}; the wheel was never uploaded, "
+                "or was removed after its retention time. Upload it again"
             ) from None
         return opened
 

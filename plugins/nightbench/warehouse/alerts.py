@@ -113,7 +113,7 @@ class AlertRepository(Repository):
         """
         for row in self.find(states=None, alert_id=alert_id):
             return row
-        raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
+        raise UserError(f"There is no alert {alert_id}. To list all: `nightbench alert list --all`")
 
     def store_ranks(self, ranks: Sequence[Mapping[str, Any]]) -> int:
         """Store the ranks of alerts; return how many were new or different."""

@@ -233,7 +233,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nnight: {window: 22:00-06:00 Europe/Berln}",
-            ':3: night.window: found the time zone "Europe/Berln"; expected one such as '
+            ':3: night.window: found the time zone "Europe/Berln"; expected a zone such as '
             'Europe/Berlin or UTC (did you mean "Europe/Berlin"?)',
         ),
         (

@@ -69,7 +69,7 @@ def test_a_fixed_protocol(letters, repeats, ends):
 def test_the_budget_is_named_where_it_ends_a_case():
     end = conclude(job(budget=0), outcomes("ood"))
     assert sentences(end.reasons) == (
-        "1 of 3 repeats were disturbed, expected 0 at most; the last one: why 3"
+        "1 of 3 repeats were disturbed, expected 0 at most; the last disturbance: why 3"
     )
 
 

@@ -162,7 +162,7 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ),
     ReasonCode.NODE_LEFT_OUT: ("", "", ""),
     ReasonCode.TOO_FEW_NODES: ("", "1 of 2", ""),
-    ReasonCode.NO_TRAINER: ("", "1 trainers", "2"),
+    ReasonCode.NO_TRAINER: ("", "3 trainers", "4"),
     ReasonCode.NO_STEPS: ("rank 1", "", ""),
     ReasonCode.BAD_WINDOW: ("rank 1", "-1 s", ""),
     ReasonCode.BAD_FIGURE: ("the throughput", "nan", ""),

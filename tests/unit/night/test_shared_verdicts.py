@@ -55,7 +55,8 @@ def test_a_weak_fall_is_not_the_new_versions_where_no_other_series_moved():
     assert (alone.kind, shared.kind) == (VerdictKind.REGRESSED, VerdictKind.OK)
     assert shared.since is None
     assert (
-        "0 of 5 other series of paddle3 changed with the version of 2026-03-02" in shared.sentence
+        "0 of 5 other series of paddle3 changed with the new version of 2026-03-02"
+        in shared.sentence
     )
 
 

@@ -168,7 +168,7 @@ def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
     end(folder, "b", 3, "n2")
     now = nodes_out_now(folder, "lab")
     assert sentences(now.pop("n2")) == (
-        "n2: the node is left out: 2 faults in a row; the last one in b/g0: unreachable: ?"
+        "n2: the node is left out: 2 faults in a row; the last fault in b/g0: unreachable: ?"
     )
     assert now == out("n3")
     end(folder, "b", 3, None)

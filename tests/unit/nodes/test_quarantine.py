@@ -70,7 +70,7 @@ def test_rule(kinds, out):
 def test_says_since_when_and_why():
     state = stand(FAULT, FAULT, FAULT, FAULT)
     assert state.since == START + timedelta(hours=2)
-    assert sentences(state.reasons) == "3 faults in a row; the last one in case/g2: fault 2"
+    assert sentences(state.reasons) == "3 faults in a row; the last fault in case/g2: fault 2"
     assert state.faults == 4
     assert state.by_whom == "nightbench"
 

@@ -99,10 +99,10 @@ class ReasonCode(StrEnum):
     # The controller says of a repeat or a case.
     CONTROLLER_ERROR = "controller_error"
     CANCELLED = "cancelled", "cancelled: {observed}"
-    LAUNCHES_FAILED = "launches_failed", "{observed} failed; the last one"
+    LAUNCHES_FAILED = "launches_failed", "{observed} failed; the last failure"
     DISTURBED_TOO_OFTEN = (
         "disturbed_too_often",
-        "{observed} were disturbed, expected {expected}; the last one",
+        "{observed} were disturbed, expected {expected}; the last disturbance",
     )
     CODE_BROKEN = "code_broken"
     STEPS_DIFFER = (
@@ -148,7 +148,7 @@ class ReasonCode(StrEnum):
     # Said of a node over the nights.
     PREFLIGHT_FAILED = "preflight_failed", "preflight: {subject}: {observed}, expected: {expected}"
     PREFLIGHT_CLEAN = "preflight_clean", "the preflight found no fault"
-    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row; the last one in {subject}"
+    FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row; the last fault in {subject}"
     QUARANTINED = "quarantined", "in quarantine since {observed}"
     NIGHT_MEASURED_ON = "night_measured_on", "the node is left out: the night used {observed}"
     PERSON = "person"
