@@ -84,9 +84,9 @@ def scan() -> Scan:
 
 
 def own_ticks(launched: Sequence[int]) -> float:
-    """Return the time of this process, of the children it has waited for, and of running ones.
+    """Return the time of this process, of ended children, and of the `launched` ones that run.
 
-    One read for each of `launched`; their children count once they have been waited for.
+    It reads one file for each of `launched`. Children count after they have been waited for.
     """
     times = os.times()
     total = sum(times[:4]) * TICKS_PER_S

@@ -11,7 +11,7 @@ from apis.paddle.program_flops import convolution, product
 
 
 def _attention(key, value, made):
-    """Return multiply-adds of both products of (batch, length, heads, width); masked ones count."""
+    """Return both products' multiply-adds, masked or not, for (batch, length, heads, width)."""
     return 2 * made.size * key.shape[1]
 
 

@@ -45,7 +45,7 @@ class PaddleRuntime(Base):
         self.device_sync()
 
     def agree(self, value):
-        """Rank 0's number, by broadcast."""
+        """Return rank 0's number, by broadcast."""
         if not self.context.grouped:
             return super().agree(value)
         shared = paddle.to_tensor([float(value)], dtype="float64")
@@ -85,14 +85,14 @@ class PaddleRuntime(Base):
         return "paddle.profiler", profiling.nested(spans)
 
     def peak_memory(self):
-        """Bytes of the process and, on GPUs, of PaddlePaddle's allocator."""
+        """Return the peak bytes of the process and, on GPUs, of PaddlePaddle's allocator."""
         peak = super().peak_memory()
         if self.gpu:
             peak["allocator_bytes"] = paddle.device.cuda.max_memory_allocated()
         return peak
 
     def versions(self):
-        """PaddlePaddle's version, NumPy's and, on GPUs, CUDA's and cuDNN's."""
+        """Return PaddlePaddle's version, NumPy's and, on GPUs, CUDA's and cuDNN's."""
         versions = super().versions()
         if self.gpu:
             versions["cuda"] = str(paddle.version.cuda())
@@ -100,7 +100,7 @@ class PaddleRuntime(Base):
         return versions
 
     def transport(self):
-        """The process group's backend and the network that it really uses."""
+        """Return the process group's backend and the network that it really uses."""
         if not self.context.grouped:
             return None
         if self.gpu:

@@ -30,7 +30,7 @@ def _flops(equation):
 
 
 def _attention(query, key, value):
-    """Return the FLOPs of both products of (batch, length, heads, width); masked ones count."""
+    """Return both products' FLOPs, masked or not, for (batch, length, heads, width)."""
     return 2 * query.size * key.shape[1] * 2
 
 

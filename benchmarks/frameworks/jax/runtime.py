@@ -86,7 +86,7 @@ class Runtime(Base):
             mark[:] = None, time.perf_counter()
 
     def laps(self, marks):
-        """Seconds between neighbouring marks."""
+        """Return the seconds between neighbouring marks."""
         return super().laps([noted_s for _, noted_s in marks])
 
     def profile(self, run):
@@ -107,14 +107,14 @@ class Runtime(Base):
         return "jax.profiler", profiling.nested(events)
 
     def peak_memory(self):
-        """Bytes of the process and, on GPUs, of XLA's allocator."""
+        """Return the peak bytes of the process and, on GPUs, of XLA's allocator."""
         peak = super().peak_memory()
         if self.gpu:
             peak["allocator_bytes"] = jax.local_devices()[0].memory_stats()["peak_bytes_in_use"]
         return peak
 
     def versions(self):
-        """Versions of JAX, jaxlib, NumPy and, on GPUs, of CUDA."""
+        """Return the versions of JAX, jaxlib, NumPy and, on GPUs, of CUDA."""
         versions = super().versions()
         versions["jaxlib"] = jax.lib.__version__
         if self.gpu:
@@ -122,7 +122,7 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """The collectives' library and the network that it really uses."""
+        """Return the collectives' library and the network that it really uses."""
         if not self.context.grouped:
             return None
         return traffic.of_nccl(os.environ) if self.gpu else traffic.of_gloo(self.master)

@@ -278,11 +278,11 @@ class Trainer(Base):
         return numpy.asarray(compiled(self._cast(batch)))
 
     def losses(self):
-        """The losses of all steps so far."""
+        """Return the losses of all steps so far."""
         return [float(loss.addressable_data(0)[0]) for loss in self.kept]
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         weights = self.state["weights"]
         if self.context.tensor > 1 or any(self._shards_of(name) > 1 for name in weights):
             weights = multihost_utils.process_allgather(weights, tiled=True)

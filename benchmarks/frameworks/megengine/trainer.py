@@ -68,7 +68,7 @@ class Trainer(Base):
         self.kept.append(self.train(*next(self.batches)))
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         return {
             name: _as_in_data(weight.numpy(), matrix) for name, weight, matrix in self._parameters()
         }

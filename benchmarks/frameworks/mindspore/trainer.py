@@ -93,7 +93,7 @@ class Trainer(Base):
         self.kept.append(loss.copy())
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         return {
             name: weight.asnumpy().T if turned else weight.asnumpy()
             for name, weight, turned in self._parameters()

@@ -106,7 +106,7 @@ class Trainer(Base):
         self.kept.append(loss)
 
     def losses(self):
-        """The losses of all steps so far."""
+        """Return the losses of all steps so far."""
         return [float(loss.asscalar()) for loss in self.kept]
 
     def weights(self):

@@ -28,7 +28,7 @@ class Runtime(Base):
             oneflow.comm.barrier()
 
     def agree(self, value):
-        """Rank 0's number, by broadcast."""
+        """Return rank 0's number, by broadcast."""
         if not self.context.grouped:
             return value
         shared = oneflow.tensor([value], dtype=oneflow.float64, device=self.device)

@@ -153,7 +153,7 @@ class Trainer(Base):
         return [float(self._own(loss)) * parts for loss in self.kept]
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         named = self.model.named_parameters()
         return {name: self._of_data(name, self._own(self._whole(w))) for name, w in named}
 

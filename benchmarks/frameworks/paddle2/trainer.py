@@ -23,7 +23,7 @@ collects 13 gradients before it sends any: a window of fewer steps would train n
 
 
 def Trainer(context, network, data):
-    """The trainer of a case."""
+    """Return the trainer of a case."""
     served = context.case["strategy"] == "parameter_server"
     return (GraphTrainer if served else EagerTrainer)(context, network, data)
 

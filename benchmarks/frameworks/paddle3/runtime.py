@@ -18,7 +18,7 @@ class Runtime(PaddleRuntime):
         return event
 
     def laps(self, marks):
-        """Seconds between neighbouring marks."""
+        """Return the seconds between neighbouring marks."""
         if not self.gpu:
             return super().laps(marks)
         return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]

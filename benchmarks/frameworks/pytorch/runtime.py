@@ -34,7 +34,7 @@ class Runtime(Base):
             self.device_sync()
 
     def agree(self, value):
-        """Rank 0's number, by broadcast."""
+        """Return rank 0's number, by broadcast."""
         if not self.context.grouped:
             return value
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
@@ -61,7 +61,7 @@ class Runtime(Base):
         return event
 
     def laps(self, marks):
-        """Seconds between neighbouring marks."""
+        """Return the seconds between neighbouring marks."""
         if not self.gpu:
             return super().laps(marks)
         return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
@@ -92,14 +92,14 @@ class Runtime(Base):
         return "torch.profiler", spans
 
     def peak_memory(self):
-        """Bytes of the process and, on GPUs, of the caching allocator."""
+        """Return the peak bytes of the process and, on GPUs, of the caching allocator."""
         peak = super().peak_memory()
         if self.gpu:
             peak["allocator_bytes"] = torch.cuda.max_memory_allocated()
         return peak
 
     def versions(self):
-        """PyTorch's version and, on GPUs, its CUDA, cuDNN and NCCL."""
+        """Return PyTorch's version and, on GPUs, its CUDA, cuDNN and NCCL."""
         versions = super().versions()
         versions["pytorch"] = str(torch.__version__)
         if self.gpu:
@@ -109,7 +109,7 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """The process group's backend and the network that it really uses."""
+        """Return the process group's backend and the network that it really uses."""
         if not self.context.grouped:
             return None
         if self.gpu:

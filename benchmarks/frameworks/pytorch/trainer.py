@@ -261,14 +261,14 @@ class Trainer(Base):
         return sum(after >= before > 0 for before, after in zip(found, found[1:]))
 
     def losses(self):
-        """The losses of all steps so far."""
+        """Return the losses of all steps so far."""
         kept = torch.stack(self.kept).float()
         for split in filter(None, (self.pipeline, self.sequences)):
             kept = split.shared(kept)
         return kept.tolist()
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         own = {
             name: _whole(weight.detach()).float().cpu().numpy()
             for name, weight in self._in_layout_of_data()

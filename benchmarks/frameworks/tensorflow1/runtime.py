@@ -75,7 +75,7 @@ class Runtime(Base):
             optimizer.global_jit_level = tf.compat.v1.OptimizerOptions.ON_1
 
     def peak_memory(self):
-        """Bytes of the process and, on GPUs, of TensorFlow's allocator."""
+        """Return the peak bytes of the process and, on GPUs, of TensorFlow's allocator."""
         peak = super().peak_memory()
         if self.allocated:
             peak["allocator_bytes"] = int(self.allocated())

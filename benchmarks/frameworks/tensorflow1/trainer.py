@@ -281,7 +281,7 @@ class Trainer(Base):
         self.flops_per_step = flops_of(self.session.graph)
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         values = self.session.run(self.named)
         return {name: channels_last.weight_of_data(value) for name, value in values.items()}
 

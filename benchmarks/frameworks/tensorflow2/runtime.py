@@ -119,7 +119,7 @@ class Runtime(Base):
         return super().mark()
 
     def laps(self, marks):
-        """Seconds between neighbouring marks."""
+        """Return the seconds between neighbouring marks."""
         waited = self.gpu or self.coordinator
         return super().laps([mark.result() for mark in marks] if waited else marks)
 
@@ -149,14 +149,14 @@ class Runtime(Base):
         return "tf.profiler", profiling.nested(events)
 
     def peak_memory(self):
-        """Bytes of the process and, on GPUs, of TensorFlow's allocator."""
+        """Return the peak bytes of the process and, on GPUs, of TensorFlow's allocator."""
         peak = super().peak_memory()
         if self.gpu:
             peak["allocator_bytes"] = tf.config.experimental.get_memory_info("GPU:0")["peak"]
         return peak
 
     def versions(self):
-        """Versions of TensorFlow and, on GPUs, of the CUDA and cuDNN that it is built for."""
+        """Return versions of TensorFlow and, on GPUs, of the CUDA and cuDNN of its build."""
         versions = super().versions()
         versions["tensorflow2"] = tf.__version__
         if self.gpu:
@@ -165,7 +165,7 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """The collectives' library and the network that it really uses."""
+        """Return the collectives' library and the network that it really uses."""
         if self.coordinator:
             return traffic.of_sockets("grpc")
         if not self.context.grouped:

@@ -17,7 +17,7 @@ FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 
 
 def Trainer(context, network, data):
-    """The trainer of a case."""
+    """Return the trainer of a case."""
     if context.case["strategy"] != "parameter_server":
         return RankTrainer(context, network, data)
     return (Chief if context.measured else Task)(context, network, data)
@@ -146,7 +146,7 @@ class RankTrainer(Base):
         self.flops_per_step = sum(map(flops_of, graphs))
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         named = self.scope.weights
         return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
