@@ -1,7 +1,7 @@
 """The Nightbench agent: all work on a node. It needs Python 3.7 or newer and nothing else.
 
 Every verb prints one JSON document and exits 0; on failure it prints {"error": ...} and exits
-non-zero. Its modules are in `nodeside/`; benchmarks/README.md describes the contract.
+non-zero. Its modules are in `nodeside/`; docs/node-agent.md describes the contract.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def run_script(
 
     Args:
         python: interpreter of the line's environment.
-        script: prints JSON lists of measurements, of which the last counts; benchmarks/README.md.
+        script: prints JSON lists of measurements; the last counts (docs/add-a-framework.md).
         timeout_s: importing a framework takes most of it.
     """
     try:

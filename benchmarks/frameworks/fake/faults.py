@@ -1,7 +1,7 @@
 """Fault injection for tests of launch, checks and drills.
 
 A knob is a key of the workload's parameters (`die_at_step`) or an environment variable
-(`FAKE_DIE_AT_STEP`, which wins); benchmarks/README.md lists them. `repeat` and `rank` confine
+(`FAKE_DIE_AT_STEP`, which wins); docs/framework-code.md lists them. `repeat` and `rank` confine
 those that break something to one repeat and to one trainer.
 """
 

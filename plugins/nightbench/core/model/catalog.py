@@ -267,7 +267,7 @@ class FrameworkInfo(v.StrictModel):
     """Environment variables that `launch.py` sets. Suites and clusters must not set them."""
     controls: dict[_Kind, v.Text] = Field({})
     """For each device kind, a script of this folder that measures the speed of all devices of a
-    node. The line's interpreter runs it (see benchmarks/README.md)."""
+    node. The line's interpreter runs it (docs/add-a-framework.md)."""
     shares_ends: bool = False
     """With a `pipeline`, every device computes the parts before and after the layers for its own
     samples; otherwise the first and the last stage do. Needed to compute the memory of a case."""

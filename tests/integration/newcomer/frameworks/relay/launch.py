@@ -4,7 +4,7 @@ import os
 
 
 def processes(job, node, ports, python, code):
-    """Argv and environment of this node's processes; see benchmarks/README.md."""
+    """Argv and environment of this node's processes; see docs/framework-code.md."""
     addresses = {n["name"]: n["data_address"] for n in job["nodes"]}
     scheduler = next(p for p in job["processes"] if p["role"] == "scheduler")
     place = "{}:{}".format(addresses[scheduler["node"]], ports[scheduler["name"]])
