@@ -19,9 +19,9 @@ class ProcessTime(NamedTuple):
     started: int
     """Start in ticks since boot: it distinguishes processes that had the same pid."""
     ticks: float
-    """Its own user and system time."""
+    """User and system time of the process."""
     with_children: float
-    """The same, with the time of the children that it has waited for."""
+    """User and system time, including that of children for which it has waited."""
     parent: int
     kernel_thread: bool
     core: int
@@ -84,9 +84,9 @@ def scan() -> Scan:
 
 
 def own_ticks(launched: Sequence[int]) -> float:
-    """Return the time of this process, of the children it has waited for, and of running ones.
+    """Return the time of this process, of ended children, and of the `launched` ones that run.
 
-    One read for each of `launched`; their children count once they have been waited for.
+    It reads one file for each of `launched`. Children count after they have been waited for.
     """
     times = os.times()
     total = sum(times[:4]) * TICKS_PER_S

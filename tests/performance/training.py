@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.performance.training_changes import CONDITIONS, FAULTS, UNLISTED, Change, Code
+from tests.performance.training_changes import CONDITIONS, FAULTS, Change, Code
+from tests.performance.training_unlisted import UNLISTED
 
 from nightbench.core.losses import training_losses
 from nightbench.core.model import Case, RankResult, Strategy, TrainingKind

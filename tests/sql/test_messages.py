@@ -233,7 +233,7 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     assert place.tell(run) == 0
     assert BREAKS.case_id in inbox.messages[1]["title"]
     assert (
-        "- confirmed: Fails again. (ratio 0.9000, 95% interval 0.8900 to 0.9100, 7 rounds)"
+        "- confirmed: Fails again. (ratio 0.9000, 95% interval 0.8900 to 0.9100, n = 7)"
         in (inbox.messages[1]["message"])
     )
     assert FALLS.case_id not in inbox.messages[1]["message"]

@@ -10,7 +10,7 @@ class Runtime(PaddleRuntime):
     line = "paddle3"
 
     def mark(self):
-        """A device event on GPUs: the host never waits for it inside the window."""
+        """Return a device event on GPUs, so that the host never waits for it in the window."""
         if not self.gpu:
             return super().mark()
         event = paddle.device.Event(enable_timing=True)
@@ -18,7 +18,7 @@ class Runtime(PaddleRuntime):
         return event
 
     def laps(self, marks):
-        """Seconds between neighbouring marks."""
+        """Return the seconds between neighbouring marks."""
         if not self.gpu:
             return super().laps(marks)
         return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]

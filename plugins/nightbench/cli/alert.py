@@ -109,7 +109,7 @@ def dismiss(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Close an alert without a fix; the series opens an alert again only if it drops further."""
+    """Close an alert without a fix; it is reopened only if the series drops further."""
     _change(alert, "dismiss", json, why=why, group=group, reason=reason)
 
 

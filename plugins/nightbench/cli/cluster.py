@@ -127,7 +127,7 @@ def _cluster_of(name: str) -> Cluster:
 
 
 class _Scan:
-    """A scan of host keys; jump hosts come first, as they lead to the nodes behind them."""
+    """A scan of host keys; jump hosts come before the nodes behind them."""
 
     def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
         self._cluster = cluster
@@ -144,7 +144,7 @@ class _Scan:
         with tempfile.TemporaryDirectory(prefix="nightbench-scan-") as folder:
             working = Path(folder) / "known_hosts"
             working.write_text(self._text, encoding="utf-8")
-            # Logins to jump hosts check the keys that are known so far, and no others.
+            # Logins to jump hosts accept only the host keys that are already known.
             cluster = dataclasses.replace(self._cluster, known_hosts=str(working))
             reached = common.targets(cluster)
             targets = {k: each for k, each in reached.items() if isinstance(each, SshTarget)}

@@ -342,7 +342,7 @@ def check_page(path: Path | None) -> None:
     """Refuse a page that cannot be written, before anything is measured.
 
     Raises:
-        UserError: so.
+        UserError: the page cannot be written.
     """
     if path is None:
         return

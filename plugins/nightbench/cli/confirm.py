@@ -29,7 +29,7 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure an alert's change again now, like a night does before it sends a message.
+    """Measure an alert's change again now, as a night does before it sends a message.
 
     The last good build and the night's build are launched in turn on the same nodes, and once more
     on other nodes.
@@ -66,7 +66,7 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
-    """Return the confirmation in progress, or a new one, with its context.
+    """Return the confirmation in progress, the user's own interrupted one, or a new one.
 
     Raises: UserError: the alert is about another change, its run is not in the spool, or another
     process measures it.
@@ -92,17 +92,16 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
             )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))
-        # A person may wait: only the cluster's hours limit it. Before anything is requested:
-        # closed hours must not leave a confirmation behind that no process measures.
+        # Only the cluster's hours limit a user's request. Checked before anything is requested:
+        # otherwise an error would leave a request in the queue that no process measures.
         chosen = Selection(night.run.suite, night.run.cluster).choose()
         context = experiment_common.context_of(chosen, outside_hours=outside_hours)
+        user, states = getpass.getuser(), (*UNDECIDED, "cancelled")
         going = warehouse.experiments.find(
-            run_id=run_id,
-            alert_ids=[alert_id],
-            kinds=[ExperimentKind.CONFIRM],
-            states=UNDECIDED,
+            run_id=run_id, alert_ids=[alert_id], kinds=[ExperimentKind.CONFIRM], states=states
         )
-        if going:
+        going.sort(key=lambda row: row["state"] == "cancelled")
+        if going and (going[0]["state"] in UNDECIDED or going[0]["requested_by"] == user):
             experiment = Experiment.of(going[0])
             if is_measured(common.spool(), experiment.name):
                 raise MeasuredElsewhere(
@@ -114,4 +113,4 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
         suspect = suspected_regression(warehouse, night, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no baseline for the alert's case")
-        return confirmation_of(suspect, night, getpass.getuser()), context
+        return confirmation_of(suspect, night, user), context

@@ -169,12 +169,12 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
             time.sleep(REFRESH_S)
             continue
         except UserError as error:
-            # Names have been checked against the files: Airflow has not read a new file yet.
+            # The names exist in the files, so Airflow has not yet read a new file.
             if _NOT_OFFERED not in str(error) or time.monotonic() > until:
                 raise
         if not waiting:
             say("Airflow has not read the newest suites and clusters yet; waiting until it has")
-            with contextlib.suppress(AirflowUnavailable):  # it is read within a minute anyway
+            with contextlib.suppress(AirflowUnavailable):  # Airflow reads it within a minute anyway
                 api.parse_again(DAG)
             waiting = True
         time.sleep(2)
@@ -212,7 +212,7 @@ class DagRunFollower:
             asked = float("-inf")
             note = ""
             while state not in _ENDED:
-                # Asked seldom: measurements may run on this machine.
+                # Seldom, because measurements may run on this machine.
                 if time.monotonic() - asked >= STATE_INTERVAL_S:
                     asked = time.monotonic()
                     state = self._ask(self._state) or state
@@ -271,7 +271,7 @@ class DagRunFollower:
             stored = named(self._spool, self._dag_run_id)
             if stored is not None:
                 raise UserError(
-                    f"Airflow no longer has {what}; see `nightbench results --run {stored.run_id}`"
+                    f"{what} Airflow no longer has; see `nightbench results --run {stored.run_id}`"
                 )
             raise UserError(
                 f"{what} is neither in {self._spool.root} nor a run of Airflow's DAG "
@@ -298,7 +298,7 @@ class DagRunFollower:
                 continue
             index = int(task.get("map_index", -1))
             if index >= 0 and run is not None and case not in planned:
-                continue  # it was ended before its case was known
+                continue  # the task ended before its case was known
             tail = self._api.log_tail(self._dag_id, self._dag_run_id, name, tries, index, _TAIL)
             if any(_BY_A_PERSON in line for line in tail):
                 continue
@@ -317,7 +317,7 @@ def follow_spool(run: RunSpool) -> None:
     with common.live_view(run) as view:
         while not run.has_ended:
             if run.is_controlled() is False:
-                time.sleep(STATE_INTERVAL_S)  # it records its end after its last case
+                time.sleep(STATE_INTERVAL_S)  # the run records its end after its last case
                 if not run.has_ended:
                     raise UserError(
                         f"{run.run_id}: the process that measured it is gone; its processes on the "

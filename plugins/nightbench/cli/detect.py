@@ -58,12 +58,12 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Lower values are better (times, sizes).")
     ] = False,
     min_change: Annotated[
-        str, typer.Option(help="Smallest change to print, by its 90 % interval: 3% or 0.03.")
+        str, typer.Option(help="Omit changes whose whole 90 % interval is smaller: 3% or 0.03.")
     ] = "0",
 ) -> None:
     """Find changes in nightly histories: date, size, certainty and reason.
 
-    Each night gets a verdict from the nights before it alone, so the dates show when a change would
+    Each night gets a verdict as if it were the last night, so the dates show when a change would
     have been detected. Values are the medians of nights; an empty value is a missing night.
     """
     smallest = _share(min_change)
@@ -91,7 +91,7 @@ def detect(
 
 
 def _share(text: str) -> float:
-    """Return the share that `3%` or `0.03` says."""
+    """Return `3%` or `0.03` as a fraction."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)
@@ -108,7 +108,7 @@ def _read_histories(path: Path) -> list[History]:
 
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
     if lacking(DetectRow, file.columns):
-        # Costs the import of the warehouse's driver, which files of this command do not need.
+        # Imported here: this imports the warehouse's driver, which other files do not need.
         from nightbench.alerts.backtest import pasts_in
         from nightbench.warehouse.history_import import is_import_file
 
@@ -136,7 +136,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     detector_of = functools.lru_cache(FOLLOWED)(lambda _: IncrementalDetector())
     for number, line in enumerate(source, start=1):
         if number == 1:
-            # A byte order mark, which some editors and shells write.
+            # Skip a byte order mark, which some editors and shells write.
             line = line.removeprefix("\ufeff")
         if not line.strip():
             continue
@@ -243,7 +243,7 @@ def _print_indented(line: str) -> None:
     if out.is_terminal:
         out.print(Padding(Text(line), (0, 0, 0, 4)))
     else:
-        # One line each, for those who search.
+        # One line for each explanation, so that grep finds it.
         say(f"    {line}")
 
 

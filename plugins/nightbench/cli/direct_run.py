@@ -90,7 +90,7 @@ def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str
             chosen.catalog,
             targets,
             common.open_warehouse,
-            outside_hours=True,  # The plan has looked at the hours; they end with the night.
+            outside_hours=True,  # The plan has checked the hours; `until` ends the measurement.
             until=plan.jobs[0].deadline if plan.jobs else None,
         )
         reporter = ComparisonReporter(say)
@@ -172,7 +172,7 @@ def load_and_judge(spool: Spool, run_id: str) -> None:
     except WarehouseUnavailable as error:
         warn(f"not loaded: the run stays in {spool.root} until the warehouse answers: {error}")
         return
-    # Imported here: the detector's libraries cost a second of CPU, without a warehouse in vain.
+    # Imported here: the detector's libraries take a second, which only loaded runs need.
     from nightbench.night import judge
 
     judge.judge_run(spool, run_id, common.open_warehouse)

@@ -116,7 +116,7 @@ def _chosen(request: Mapping[str, Any]) -> Chosen:
 
 
 def _sleeping(request: Mapping[str, Any]) -> Chosen:
-    """Return a suite of the one case that sleeps, on the line for tests."""
+    """Return a suite with one case of the test line, which sleeps."""
     catalog = common.catalog()
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
     line = next((each.line for each in catalog.frameworks.values() if each.for_tests), None)

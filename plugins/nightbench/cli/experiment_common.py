@@ -151,7 +151,7 @@ def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: boo
     reporter = ComparisonReporter(sayer(json))
     record = ExperimentRecord(experiment, common.open_warehouse, reporter.say)
     record.begin()
-    # What a night has requested goes back to the queue.
+    # An experiment that a night requested goes back to the queue.
     given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
     work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
     resume = resume_command(experiment.kind, experiment.name, experiment.request)
@@ -184,7 +184,7 @@ def exit_code(work: Callable[[], int]) -> int:
         return done.exit_code
     except UserError as error:
         warn(f"error: {error}")
-    except Exception:  # A defect: shown whole, and never the exit code of an answer.
+    except Exception:  # A defect: print the traceback; the exit code is not that of a verdict.
         traceback.print_exc()
     return BAD_USAGE
 

@@ -90,7 +90,7 @@ def export(
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs before this time.")
+        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the schema marts.
@@ -185,7 +185,7 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
         )
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
-    # An empty file is right where nothing is measured: a missing one would keep old figures.
+    # Write an empty file if nothing is measured: without it, old values would stay.
     with replaced_file(file) as new:
         new.write_text("".join(prometheus_text(rows)), encoding="utf-8")
     say(f"{len(rows):,} series in {file}")
@@ -256,7 +256,7 @@ def import_history(
         ),
     ] = False,
 ) -> None:
-    """Load older results of another system, and show the changes that the detector finds."""
+    """Load older results from a file, and show the changes that the detector finds in them."""
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.history_import import read_history
@@ -287,7 +287,7 @@ def import_history(
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
             say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
         elif any(each.report.status == "regressed" for each in found):
-            say("Some series dropped in the last 30 nights. To open alerts, use --alerts")
+            say("Some series dropped in their last 30 nights. To open alerts, use --alerts")
 
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
@@ -299,8 +299,8 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
-            f"No suite in {locations.dags_folder() / 'suites'} has these cases. If a suite should "
-            f"have these cases, compare the names with `nightbench plan SUITE`:\n{names}"
+            f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
+            f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 

@@ -240,7 +240,7 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
     policies, unknown = {}, []
     for name in names:
         if name in suites:
-            # Histories are those of throughput, whatever the suite is judged by.
+            # Histories contain the throughput, whichever metric the suite judges.
             policies[name] = suites[name].policy.model_copy(update={"metric": "throughput"})
         else:
             policies[name] = RegressionPolicy()

@@ -117,7 +117,7 @@ def nodes(
     release: Annotated[
         str | None, typer.Option("--release", metavar="NODE", help="Quarantined node to use again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason of the quarantine.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason; --quarantine requires it.")] = "",
     history: Annotated[bool, typer.Option("--history", help="List all changes of state.")] = False,
     json: common.JsonOption = False,
 ) -> None:

@@ -54,10 +54,10 @@ def parse(
         ),
     ] = None,
     sequence_length: Annotated[
-        int | None, typer.Option(min=1, help="Sequence length of --model.")
+        int | None, typer.Option(min=1, help="For --model. [default: that of the scale]")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="For --model: number of devices that the log sums up.")
+        int | None, typer.Option(min=1, help="For --model: devices, if the log states their sums.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="For the MFU: device name, as nvidia-smi prints it.")

@@ -52,7 +52,7 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Start of the night (2026-11-21T22:00)."),
+        typer.Option("--at", metavar="TIME", help="With --night: its time (2026-11-21T22:00)."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -79,7 +79,7 @@ def _show_cases(chosen: Chosen, *, json: bool) -> None:
         for case in cases
         if (why := untried_because(case, chosen.cluster, chosen.catalog, chosen.suite.builds))
     }
-    # What is not measured takes no time.
+    # Cases that are not measured take no time.
     seconds = common.history(chosen.cluster.name) | dict.fromkeys(unavailable, 0.0)
     if json:
         common.print_json(

@@ -30,7 +30,7 @@ _TEMPLATE = Path(__file__).with_name("template")
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(help="Project folder; it may exist.")] = Path("."),
 ) -> None:
     """Create a project for your own repository: suites, clusters and a DAG file.
 
@@ -139,11 +139,11 @@ def lock(
     partial = {"UV_INDEX", "UV_INDEX_STRATEGY"} | (set() if index else {"UV_FIND_LINKS"})
     settings = {k: v for k, v in {**uv_env(), **os.environ}.items() if k not in partial}
     if "UV_FIND_LINKS" in settings:
-        # A folder that holds the wheel takes the place of the variant's index.
+        # If a folder contains the wheel, the folder replaces the variant's index.
         extra = []
     with tempfile.TemporaryDirectory(prefix="nightbench-lock-") as scratch:
         shutil.copy(wanted, scratch)
-        if made.is_file():  # Its versions stay; of its hashes uv would look for no others.
+        if made.is_file():  # Keep its versions only: with its hashes, uv would add no other files.
             pins = re.sub(r" \\$|^ .*\n", "", made.read_text(encoding="utf-8"), flags=re.MULTILINE)
             Path(scratch, made.name).write_text(pins, encoding="utf-8")
         # uv reads the environments of a lock from a pyproject.toml alone.

@@ -88,7 +88,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list orphans.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Remove old jobs, environments and orphaned processes from nodes, and old runs from the spool.
+    """Remove old jobs, environments and orphaned processes from nodes, and old loaded runs.
 
     An orphan is a process of Nightbench that continues although its agent has ended.
 
@@ -171,12 +171,12 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         stored = spool.run(str(rows[0]["run_id"]))
         if stored.run() is None or stored.loaded() is not None:
             return rows, None
-        # Planned and not loaded: its files hold what has been measured so far.
+        # Planned, not loaded: the run's files contain the results so far.
         run_id = stored.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = f"the warehouse does not answer: {away}" if away else "nor in the warehouse"
-        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}; {where}")
+        where = f"; the warehouse does not answer: {away}" if away else " nor in the warehouse"
+        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}{where}")
     if not runs or (run_id is None and away is None):
         return [], None
     chosen = run_id or runs[-1]
@@ -184,8 +184,8 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         f"The warehouse does not answer ({away}): values are from {spool.root}/runs/{chosen}, "
         "without verdicts. `nightbench results` loads them when the warehouse answers."
         if away
-        else f"{chosen} is not in the warehouse yet: these values are from its files and have no "
-        "verdicts" + ("." if spool.run(chosen).has_ended else "; it is still running.")
+        else f"{chosen} is not loaded into the warehouse yet: these values are from its files and "
+        "have no verdicts" + ("." if spool.run(chosen).has_ended else "; it is still running.")
     )
     return rows_from_files(spool, chosen), note
 
@@ -381,5 +381,5 @@ def _report_file(run_id: str, rows: list[Row]) -> Path:
         with common.reader() as warehouse:
             report = gather(warehouse, plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
-        report = from_files(folder, rows, notes)  # as the rows are the spool's then
+        report = from_files(folder, rows, notes)  # the rows are from the spool, too
     return keep_report(report, place.reports)

@@ -75,7 +75,7 @@ def run(
         )
     builds = stage_wheels(selection.build or ())
     for text in builds:
-        parse_untrusted_build(text, chosen.cluster)  # as the DAG will: refused here it costs no run
+        parse_untrusted_build(text, chosen.cluster)  # before a run is triggered
     chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
     say("Airflow runs: triggering its DAG on_demand")
     raise typer.Exit(through_airflow(api, chosen))
@@ -225,7 +225,7 @@ class _EnvironmentsAhead(Thread):
             say(f"environments: {error}; the run tries again")
 
     async def _build(self) -> None:
-        # Imported here: Airflow's start is under way by then.
+        # Imported here: by now Airflow is starting in the background.
         from nightbench.gang import EnvironmentUnavailable, GangError
 
         jobs = self._jobs(self._chosen.suite)

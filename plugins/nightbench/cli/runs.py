@@ -31,7 +31,7 @@ def runs(
         with common.reader() as warehouse:
             stored = warehouse.runs.find(suite, cluster, limit)
     except UserError as error:
-        warn(f"Only runs in the spool are listed, because the warehouse does not answer: {error}")
+        warn(f"Only runs in the spool are listed, because the warehouse cannot be read: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
     if json:
@@ -61,7 +61,7 @@ def newest(stored: Sequence[Row], spooled: Sequence[Row], limit: int) -> list[di
     for row in spooled:
         found.setdefault(row["run_id"], _document(row, row["state"]))
     for row in stored:
-        # Planned in another spool, and not loaded: nobody here knows whether it goes on.
+        # Planned with another spool, not loaded: this machine cannot know whether it still runs.
         found.setdefault(row["run_id"], _document(row, "planned"))
     rows = sorted(found.values(), key=lambda row: (row["started_at"] or "", row["run_id"]))
     return rows[::-1][:limit]

@@ -104,12 +104,12 @@ class BisectRequest:
     bad: Annotated[Line, option("Bad version", "Bisect")] = ""
     """Version that is known to be slower."""
     versions: Annotated[Names, option("Versions", "Bisect")] = ()
-    """Versions to search between good and bad [default: all in the package index]."""
+    """Versions to search between good and bad [default: all that a node can install]."""
     # From the first step on all versions that are searched, ascending, with good and bad.
     line: str = ""
     """Known once the nodes have been examined."""
     budget_s: Annotated[float, option("Seconds at most", "How", gt=0, strict=True)] = 4 * 3600.0
-    """Limit of the measuring time in seconds; time of earlier, interrupted calls counts."""
+    """Limit of the measuring time. The time of earlier, interrupted calls counts."""
     most_tests: Annotated[int, option("Tests at most", "Bisect", ge=1, strict=True)] = 20
     """Limit of the number of versions that are tested."""
     rounds: _Rounds = 5

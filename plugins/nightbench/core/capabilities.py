@@ -155,7 +155,7 @@ def _not_by_line(
     if case.strategy not in workload.strategies:
         have = ", ".join(sorted(workload.strategies))
         return Refusal("strategy", f"{case.workload} cannot run {case.strategy} (it runs {have})")
-    # After the strategy: what a line cannot do at all is the better reason.
+    # After the strategy: the first reason should be the most general one.
     if reason := framework.refused_workloads.get(case.workload):
         return Refusal("framework", f"{case.framework} does not run {case.workload}: {reason}")
     if case.framework not in workload.frameworks:

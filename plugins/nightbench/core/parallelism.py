@@ -23,7 +23,7 @@ def parallelism_refusal(case: Case, workload: WorkloadInfo) -> Refusal | None:
     if case.recompute != Case.recompute and workload.shards is None:
         said = f"{workload.name} names no layers: found {case.recompute}; expected none"
         return Refusal("recompute", said)
-    # Shards may lie on the devices of a context or of experts: each makes up what others leave.
+    # Shards may use the same devices as a context or as experts.
     return (
         _uneven_devices(case, "shard", "tensor", "pipeline")
         or _uneven_devices(case, "context", "tensor", "pipeline")

@@ -81,7 +81,7 @@ def prometheus_text(rows: Iterable[Row]) -> Iterator[str]:
                 gauges = [
                     ({"figure": name}, value)
                     for name, value in found.items()
-                    if isinstance(value, (int, float))  # else a table was edited by hand
+                    if isinstance(value, (int, float))  # otherwise edited by hand
                 ]
             elif isinstance(found, datetime):
                 gauges = [({}, found.timestamp())]

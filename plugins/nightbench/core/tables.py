@@ -107,7 +107,7 @@ def fill(
     """
     cells: list[Cell] = []
     ours: dict[tuple[Label, Label], Case] = {}
-    # Of several cases of one cell the first that can run: a line without collectives has `single`.
+    # If a cell has several cases, take the first that can run: some lines only run `single`.
     for case in sorted(table.cases, key=lambda case: case.case_id in skipped):
         axes = case.axes()
         ours.setdefault((_label(table.rows, axes), _label(table.columns, axes)), case)

@@ -123,13 +123,10 @@ class TrainingTraits:
     def rounding(self, figure: str, *, is_alike: bool) -> float | None:
         """Return the tolerance of a loss; None for a precision without a measurement.
 
-        `is_alike`: version, build and nodes are the same.
+        `is_alike`: dropout has the same random numbers, as with one version, build and nodes.
         """
-        known = ROUNDING.get(self.precision)
-        if known is None:
-            return None
-        share = known["again" if figure == "long" else figure]
-        return max(share, DROPOUT) if self.has_dropout and not is_alike else share
+        share = ROUNDING.get(self.precision, {}).get("again" if figure == "long" else figure)
+        return max(share, DROPOUT) if share and self.has_dropout and not is_alike else share
 
 
 def judge_training(
@@ -156,7 +153,7 @@ def judge_training(
     if not nights:
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
-    # A change that lasts is as good a proof as nights before it.
+    # A change that lasts proves as much as earlier nights.
     changed = sum(night.is_changed and night.at > newest for night in known)
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
@@ -168,21 +165,21 @@ def judge_training(
     is_exact = (
         not traits.is_asynchronous
         and len(exact) >= PROVED_NIGHTS
-        and all(_is_constant(_comparable(figure, tonight, exact)) for figure in FIGURES)
+        and not any(_spread(_comparable(figure, tonight, exact)) for figure in FIGURES)
     )
     if is_exact:
         reference = exact
-    return _Comparison(
-        tonight, reference, traits, reference is not nights, is_exact, changed
-    ).verdict()
+    is_alike = reference is not nights
+    return _Comparison(tonight, reference, traits, is_alike, is_exact, changed).verdict()
 
 
 def _not_comparable(why: str) -> TrainingVerdict:
     return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"Training is not compared: {why}.")
 
 
-def _is_constant(values: Sequence[Range]) -> bool:
-    return len({end for each in values for end in each}) <= 1
+def _spread(values: Iterable[Range]) -> float:
+    ends = [end for each in values for end in each]
+    return max(ends, default=0.0) - min(ends, default=0.0)
 
 
 def _comparable(
@@ -242,6 +239,16 @@ class _Comparison:
         """Ranges of the reference nights by figure."""
         return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
 
+    @cached_property
+    def _has_known_draws(self) -> bool:
+        """Whether dropout draws as in the reference nights: other masks change the first loss.
+
+        In fp32 alone: the rounding of other precisions can be as large as the effect of a mask.
+        """
+        rounding = ROUNDING["fp32"]["first"] if self.traits.precision == "fp32" else 0.0
+        seen = _comparable("first", self.tonight, [self.tonight, *self.reference])
+        return len(seen) > PROVED_NIGHTS and _spread(seen) <= rounding * max(1.0, abs(seen[0][1]))
+
     def _ends(self, figure: str) -> tuple[Range, Range]:
         """Return the range of tonight, and that of the reference nights."""
         values = self._earlier[figure]
@@ -249,13 +256,13 @@ class _Comparison:
         return (self.tonight.losses or {})[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
-        """Return how far a figure may lie outside of what was seen, absolute."""
+        """Return the absolute distance by which a value may be outside the earlier range."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
-        # Rounding grows from step to step; which updates have come by the third one is chance.
+        # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
-        rounding = self.traits.rounding(figure, is_alike=self.is_alike)
+        rounding = self.traits.rounding(figure, is_alike=self.is_alike or self._has_known_draws)
         if rounding is None:
             return None
         _, (low, high) = self._ends(figure)
@@ -263,9 +270,8 @@ class _Comparison:
 
     def _changed(self, figure: str) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
-        middle = (low + high) / 2
-        # Of several repeats the one that is furthest away.
-        value = max(found, key=lambda each: abs(each - middle))
+        # If there are several repeats, take the one with the largest difference.
+        value = max(found, key=lambda each: abs(each - (low + high) / 2))
         baseline = median(end for each in self._earlier[figure] for end in each)
         allowed = self._tolerance(figure) or 0.0
         evidence = f"{self._nights(since=True)} " + (
@@ -300,7 +306,7 @@ class _Comparison:
 
 
 def _shown(value: float, other: float) -> str:
-    """Return a loss with so many digits that it differs from the other."""
+    """Return a loss with enough digits to differ from the other loss."""
     for digits in (4, 6, 9):
         if f"{value:.{digits}g}" != f"{other:.{digits}g}":
             return f"{value:.{digits}g}"
@@ -340,18 +346,13 @@ def lines_that_differ(
         for case, first, tolerance in members:
             others = [other for other in members if other[0].framework != case.framework]
             different = [each for each in others if abs(each[1] - first) > tolerance]
-            if not different:
-                continue
-            if len(lines) == 2:
+            values = [value for _, value, _ in others]
+            agree = max(values) - min(values) <= max(each[2] for each in others)
+            if different and len(lines) == 2:
                 found[case.case_id] = _undecided_between_two(case, first, different)
-            elif len(different) == len(others) and _are_equal(others):
+            elif len(different) == len(others) and agree:
                 found[case.case_id] = _unlike_others(case, first, others)
     return found
-
-
-def _are_equal(members: Sequence[tuple[Case, float, float]]) -> bool:
-    values = [first for _, first, _ in members]
-    return max(values) - min(values) <= max(tolerance for _, _, tolerance in members)
 
 
 def _unlike_others(

@@ -131,8 +131,8 @@ def with_pairs(
     """
     has_interval = night.low is not None and night.high is not None
     interval = f" (95% interval {night.low:.4g} to {night.high:.4g})" if has_interval else ""
-    said = f"Ratio to the reference build {night.reference}: {night.ratio:.4g}{interval}, "
-    said += f"{night.n} pairs of launches"
+    ratio = f"{night.ratio:.4g}{interval}, {night.n} pairs of launches"
+    said = f"The verdict is based on the ratio to the reference build {night.reference}: {ratio}"
     if change is not None:
         began = f" since {since:%Y-%m-%d}" if since else ""
         said += f". The reference build itself changed by {change:+.1%}{began}: suspect the node"

@@ -110,7 +110,7 @@ def _read(
 def _read_training(
     trained: TrainedBefore, builds: tuple[Build, Build] | None, row: Document
 ) -> Confirmation:
-    """Return whether the night's build still trains otherwise than the last good one, or night."""
+    """Return whether the night's build trains differently from the last good build or nights."""
     a, b = ([LaunchLosses(each) for each in row["losses"][arm]] for arm in Arm)
     found = from_document(PairedTraining, row["training"])
     if builds is None:

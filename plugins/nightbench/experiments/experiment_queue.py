@@ -120,7 +120,7 @@ def take(
         def gap_of(cluster: str) -> Gap:
             try:
                 return gap(cluster, nights, spool, now)
-            except UserError as error:  # its file is gone: what waits for it goes on waiting
+            except UserError as error:  # its file is gone: its requests keep waiting
                 return Gap(why_not=str(error))
 
         def taken(row: Row) -> tuple[Experiment, Gap]:

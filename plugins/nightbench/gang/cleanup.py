@@ -170,7 +170,7 @@ def _cancelled(reason: str) -> Reason:
 
 
 async def _on_nodes(transports: Mapping[str, Transport], on_node: Any) -> CancelReport:
-    """Run on all nodes; the error of one is raised after the others are done."""
+    """Run on all nodes; raise an error only after all nodes are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
     return CancelReport(
         stopped={node: e[0] for node, e in zip(transports, ended, strict=True)},
@@ -187,7 +187,7 @@ async def _end(
     reason: str,
     in_slurm: bool,
 ) -> tuple[list[str], list[int]]:
-    """Stop a node's agents, then sweep; Slurm's end with their jobs. Returns folders, pids."""
+    """Stop a node's agents, then sweep; return folders and pids. Slurm's agents end with jobs."""
     layout = await Layout.of(transport, policy)
     stopped = []
     jobs = []

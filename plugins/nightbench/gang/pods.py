@@ -264,7 +264,7 @@ class GangPods:
 
 
 def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
-    """Return whether a job has pods of which one has no machine yet."""
+    """Return whether a pod of the job has no machine yet."""
     return any(each.competes for each in pods if each.job_id == job_id)
 
 

@@ -175,7 +175,7 @@ def _nights_of(
         for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
         if row["scheduled_at"] not in stored
     }
-    # A stored expectation holds, also when the file has changed since.
+    # A stored expected night stays, even if the file has changed since.
     expected = {night.scheduled_at: night for night in expected_nights(timetable, earliest, now)}
     expected |= {at: _night(row) for at, row in stored.items()}
     if not expected:
@@ -368,6 +368,6 @@ def require_delivered(checked: DeadlineCheck) -> None:
     """
     if checked.refusals:
         raise UserError(
-            f"No channel accepted the message: {'; '.join(checked.refusals)}. The missing nights "
-            "are stored; the next check sends the message again."
+            f"No channel accepted {'. Nor '.join(checked.refusals)}. The missing nights are "
+            "stored; the next check sends the message again."
         )

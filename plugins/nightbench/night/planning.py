@@ -65,14 +65,14 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
     found: dict[str, list[CaseHistory]] = {}
     errors = ItemErrors()
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        with errors.of(f"estimates from {run.run_id}"), of_this_version(run.folder):
+        with errors.of(f"no estimates from {run.run_id}"), of_this_version(run.folder):
             for case_id, trial in list(_trials(run, cluster)):
                 found.setdefault(case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}
 
 
 def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
-    """Yield what the cases of one run took; nothing where it ran on another cluster."""
+    """Yield the durations of a run's cases; none if it ran on another cluster."""
     document = run.run() or {}
     if document.get("cluster") != cluster:
         return
@@ -283,7 +283,7 @@ def plan_run(
         with opened(connect) as warehouse:
             warehouse.runs.plan(plan.run, [case.planned for case in plan.cases], cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
-        # The run is measured all the same: the ingest stores the plan with its results.
+        # The run is still measured: the ingest stores the plan with its results.
         log.warning("The plan waits in the spool: %s", error)
     return [job.case.case_id for job in plan.jobs]
 

@@ -206,7 +206,7 @@ def _version(text: str) -> tuple[int, ...]:
 def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]:
     """The interface of the frameworks' traffic: there, up, and as fast as the YAML wants."""
     if (node.interface or "").startswith("lo"):
-        return  # within one machine: there is no link
+        return  # within one machine there is no link
     by_name = {link["name"]: link for link in document["links"]}
     if node.interface and node.interface not in by_name:
         have = ", ".join(sorted(by_name)) or "none"

@@ -184,7 +184,7 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
     if allocation["pam_slurm"] and not allocation["slurm_job"]:
         yield warn(
             "Slurm",
-            "sshd admits only users with an allocation on the node (pam_slurm), and this user has "
+            "sshd admits only users with an allocation on the node (pam_slurm), and this login has "
             "none",
             "a login that remains possible all night",
             "keep an allocation on the nodes for the night (`salloc --no-shell`), or have the "

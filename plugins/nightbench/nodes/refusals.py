@@ -56,7 +56,7 @@ _KINDS = {
     ReasonCode.NODE_UNREACHABLE: (
         "reach",
         "the node answers",
-        "check that the node and sshd run, and that firewall and jump host allow it",
+        "check that the node and sshd run, and that firewall and jump host allow SSH",
     ),
     ReasonCode.DISK_FULL: (
         "disk",

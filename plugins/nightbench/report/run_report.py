@@ -94,7 +94,7 @@ def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def _memory(row: Row) -> str:
-    """Of the devices, where their allocator tells; a GPU's process holds little of its own."""
+    """Return the devices' memory if their allocator reports it, else the process's."""
     peak = row["peak_allocator_bytes"] or row["peak_resident_bytes"]
     return "-" if peak is None else f"{peak / 2**20:,.0f} MiB"
 

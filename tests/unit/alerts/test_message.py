@@ -48,7 +48,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "demo-20260227\n- changed between these runs:\n  - pytorch: 2.12.0 -> 2.13.0\n  - kernel: "
         "6.17 "
         "-> 6.18 (on n1, n2)\n- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 95% "
-        "interval 0.9000 to 0.9070, 7 rounds)\n- reproduce: nightbench compare pytorch=2.12.0 "
+        "interval 0.9000 to 0.9070, n = 7)\n- reproduce: nightbench compare pytorch=2.12.0 "
         "pytorch=2.13.0 --suite demo --case resnet50\n- alert: "
         "http://localhost:8080/plugin/benchmarks/alerts/7\n\nRun: demo-20260301T010000-0000 "
         "(nightly), suite demo, owner benchmarks\nResults: "

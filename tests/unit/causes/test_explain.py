@@ -371,6 +371,20 @@ def test_a_rival_that_is_nearly_as_likely_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"build": "b2"}, "The build of pytorch changed (b1 -> b2)."),
+        (
+            {"libraries": {"cudnn": "9.2"}},
+            "Libraries in the environment of pytorch changed: cudnn 9.1 -> 9.2.",
+        ),
+    ],
+)
+def test_no_version_is_stated_that_is_not_known(changed: dict[str, Any], said: str) -> None:
+    assert explain(facts(replace(BAD, framework_version=None, **changed))).sentence == said
+
+
 def test_what_is_not_known_is_said() -> None:
     blind = replace(BAD, hardware={}, code_digest="")
     told = explain(facts(replace(blind, **NEW_VERSION))).evidence[-1]

@@ -193,7 +193,7 @@ SPOILED = {
             for r, a in zip(ASYNC_RECORD.ranks, (False, None, None), strict=True)
         )),
         ASYNC_SUMMARY, set(),
-        "trainer-0: the weights on the servers do not change while only this trainer trains, "
+        "trainer-0: the weights that it pulls do not change while only this trainer trains, "
         "trainer-1: the rank does not report whether its gradients arrive",
     ),
     "work_done": (

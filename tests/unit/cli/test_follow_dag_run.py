@@ -235,5 +235,6 @@ def test_what_is_no_run_is_named_in_one_sentence(airflow: Airflow, spool: Spool,
 
 def test_a_run_that_airflow_has_forgotten_has_its_results(airflow: Airflow, spool: Spool) -> None:
     airflow.status = 404
-    with api(airflow) as client, pytest.raises(UserError, match="results --run demo-1"):
+    said = 'found "manual__1", which Airflow no longer has; see `nightbench results --run demo-1`'
+    with api(airflow) as client, pytest.raises(UserError, match=said):
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()

@@ -188,7 +188,11 @@ TRAINER = {"count": "trainers", "measured": True}
             {"strategy": {"parameter_server": True}},
             "axes.strategy.parameter_server: found true; expected also `roles.parameter_server`",
         ),
-        ("roles", {"single": {"t": {}}}, "roles.single.t.count: is missing; expected: How many"),
+        (
+            "roles",
+            {"single": {"t": {}}},
+            "roles.single.t.count: is missing; expected: Number of processes",
+        ),
         ("roles", {"single": {"t": {"count": 0}}}, "roles.single.t.count: found 0; expected a who"),
         (
             "roles",

@@ -1,7 +1,7 @@
 """Environment variables that files may set: none that is secret, none that falsifies a measurement.
 
-The values of a file are stored with every run and in job files on the nodes, where every user of
-the node may read it.
+The variables that a file sets are stored with every run and in job files on the nodes, where every
+user of the node may read them.
 """
 
 import re

@@ -42,7 +42,10 @@ class ReasonCode(StrEnum):
     PROCESS_EXITED = "process_exited", "{subject} exited with {observed}"
     PROCESS_KILLED = "process_killed", "{subject} was ended by {observed}"
     EXCEPTION = "exception"
-    OUT_OF_MEMORY = "out_of_memory", "the kernel killed {subject}: out of memory (see {observed})"
+    OUT_OF_MEMORY = (
+        "out_of_memory",
+        "the kernel killed {subject}: out of memory (according to {observed})",
+    )
     LOSS_NOT_FINITE = "loss_not_finite", "{subject}: the loss is not finite"
     NO_RANK_FILE = "no_rank_file", "{subject} exited with code 0 but wrote no rank.json"
     NO_PROGRESS = "no_progress", "{subject} made no progress: {observed}, expected {expected}"
