@@ -107,7 +107,7 @@ def serve_as_task(folder: str, nodes: Mapping[str, str], agent_file: str) -> Non
             "found {!r} as this task's name ({}); expected one of {}".format(
                 task, TASK_VARIABLE, ", ".join(sorted(nodes))
             ),
-            "start it as a task of a Slurm step",
+            "start the agent as a task of a Slurm step",
         )
     node = nodes[str(task)]
     job = NodeJob(os.path.join(folder, node), node, os.path.dirname(os.path.abspath(agent_file)))

@@ -42,7 +42,7 @@ def allreduce(
         AgentError: a rank does not connect, a round takes too long, or the result is wrong.
     """
     if not 0 <= rank < world or world < 2:
-        raise AgentError("rank {} of {} ranks: there must be two at least".format(rank, world))
+        raise AgentError("rank {} of {} ranks: at least two ranks are needed".format(rank, world))
     if size_bytes < world or rounds < 1:
         raise AgentError("nothing to send: found {} bytes and {} rounds".format(size_bytes, rounds))
     server = _listen(address, port_range)

@@ -94,7 +94,7 @@ class Cgroup:
             raise AgentError(
                 "the memory of a process cannot be limited here: this login cannot "
                 "create a cgroup that counts memory",
-                "delegate one to it (systemd: Delegate=memory), or leave `memory` out of the case",
+                "delegate a cgroup to it (systemd: Delegate=memory), or omit `memory` in the case",
             )
         self._events = MemoryEvents(self._folder)
 

@@ -42,7 +42,7 @@ class NodeJob:
         if document is None:
             raise AgentError(
                 "no readable job.json in {}".format(self.folder),
-                "the controller writes it before it starts the agent: prepare the job again",
+                "the controller writes job.json before it starts the agent: prepare the job again",
             )
         if document.get("schema") != "nightbench.job/1":
             raise AgentError(

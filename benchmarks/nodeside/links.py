@@ -49,6 +49,6 @@ def limit_link(job: NodeJob, bandwidth: str | None = None) -> None:
             "node {}: the link cannot be set to {}: {} {}".format(
                 job.node, rate, command[0], problem
             ),
-            "look at `link.command` of the cluster, and run it on the node",
+            "look at `link.command` of the cluster, and run the command on the node",
         )
     job.log.write("link", bandwidth=rate)

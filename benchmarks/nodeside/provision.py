@@ -137,7 +137,7 @@ def _downloaded(series: str, recipe: Recipe, options: argparse.Namespace) -> str
     failed = uv.run("python", "install", "--no-bin", series) is not None
     found = None if failed else interpreters.find(series, uv.path, options.root)
     if found is None:
-        raise Unavailable("uv could not download it", "", uv.log)
+        raise Unavailable("uv could not download this Python", "", uv.log)
     return found
 
 
@@ -181,7 +181,7 @@ def _refuse_unfit_gpus(recipe: Recipe) -> None:
         raise Unavailable(
             "{} {} cannot run on this node: {}".format(recipe.line, recipe.variant, why),
             "Choose another variant (`environments.variants` of the cluster, or the suite's "
-            "`builds`), update the driver, or run it on other nodes",
+            "`builds`), update the driver, or run the line on other nodes",
         )
 
 

@@ -79,7 +79,7 @@ class Recipe:
             name, supported = os.path.basename(wheel or ""), ", ".join(self.described["pythons"])
             raise RecipeError(
                 "{} fits no Python that {} {} supports ({})".format(name, line, variant, supported),
-                "Build the wheel for one of them",
+                "Build the wheel for one of these Pythons",
             )
         try:
             wheel_digest = file_digest(wheel) if wheel else ""

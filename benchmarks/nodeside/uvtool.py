@@ -39,7 +39,7 @@ class Uv:
         if path is None or not os.access(path, os.X_OK):
             raise AgentError(
                 "no uv on this node ({})".format(path or "neither shipped nor on PATH"),
-                "let the controller ship it (`make setup` fetches it), or install uv",
+                "let the controller ship uv (`make setup` fetches it), or install uv",
             )
         self.path = path
         self.log = log

@@ -25,9 +25,9 @@ class Decoder:
             from nvidia import dali
         except ImportError as error:
             raise DataError(
-                "found no NVIDIA DALI in the environment of this line; expected it, for `tuning: "
-                "dali`. Locks for CPUs leave it out: name a prefix or an image that has it, by "
-                "environments.paths or environments.images of the cluster (pip install "
+                "found no NVIDIA DALI in the environment of this line; expected DALI, for "
+                "`tuning: dali`. Locks for CPUs have no DALI: name a prefix or an image with "
+                "DALI, by environments.paths or environments.images of the cluster (pip install "
                 "nvidia-dali-cuda120)"
             ) from error
         self._dali = dali

@@ -108,7 +108,7 @@ def pillow(size):
         from PIL import Image
     except ImportError as error:
         raise DataError(
-            "found no Pillow in the environment of this line; expected it, for images"
+            "found no Pillow in the environment of this line; expected Pillow, for images"
         ) from error
 
     def decode(path, drawn):

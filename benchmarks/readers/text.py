@@ -98,7 +98,7 @@ def _vocabulary(path, size):
         raise DataError("{}: found no UTF-8: {}".format(path, error)) from None
     missing = [token for token in (UNKNOWN, BEGIN, SEPARATOR, MASK) if token not in ids]
     if missing:
-        raise DataError("{}: found no {}; expected it as a token".format(path, missing[0]))
+        raise DataError("{}: found no {}; expected this token".format(path, missing[0]))
     last = max(ids.values())
     if last >= size:
         raise DataError(

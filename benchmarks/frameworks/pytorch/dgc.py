@@ -32,7 +32,7 @@ class Dgc:
     def __init__(self, parameters, params, sparsity, warm_up_steps):
         if params["optimizer"] not in ("sgd", "momentum"):
             raise DoesNotFit(
-                "compression dgc: found optimizer {!r}; expected sgd or momentum, which it "
+                "compression dgc: found optimizer {!r}; expected sgd or momentum, which dgc "
                 "corrects".format(params["optimizer"])
             )
         self.parameters = list(parameters)

@@ -142,7 +142,7 @@ def _load_interrupted(cluster: str, spool: Spool, connect: Connect) -> None:
         if run.is_controlled():
             raise UserError(
                 f"cluster {cluster}: {run.run_id} is being measured by another process. Wait for "
-                f"its end, or cancel it: nightbench cancel {run.run_id}"
+                f"its end, or cancel the run: nightbench cancel {run.run_id}"
             )
         with errors.of(f"run {run.run_id} is not loaded"):
             mark_ended(run)

@@ -123,7 +123,7 @@ def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = 
 def snooze(
     alert: AlertArgument,
     until: Annotated[
-        str, typer.Option("--until", help="End: 12h, 3d, 2w, a date (2026-12-01), date and time.")
+        str, typer.Option("--until", help="End of snooze: 12h, 3d, 2w, 2026-12-01, date and time.")
     ],
     why: WhyOption = "",
     group: GroupOption = False,

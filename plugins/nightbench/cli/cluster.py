@@ -361,9 +361,7 @@ def manifests(
     """Print Role, RoleBinding and NetworkPolicy for a cluster that uses pods as nodes."""
     where = common.cluster_of(cluster)
     if where.kubernetes is None:
-        raise UserError(
-            f"cluster {where.name}: found no section kubernetes in its file; expected one"
-        )
+        raise UserError(f"cluster {where.name}: found no section kubernetes in the cluster's file")
     print(
         yaml.safe_dump_all(rights(where.name, where.kubernetes, account), sort_keys=False), end=""
     )

@@ -88,7 +88,7 @@ def restore(
     from nightbench.local import backup as archives
 
     if not os.path.isfile(file):
-        raise UserError(f"{file}: found no such file; expected one of `nightbench db backup`")
+        raise UserError(f"{file}: no such file; expected an archive of `nightbench db backup`")
     kept, applied = archives.restore(_running_stack(), file, datetime.now(UTC))
     for name in applied:
         say(f"applied {name}")

@@ -74,7 +74,7 @@ def detect(
         if given:
             raise UserError(
                 f"--stream: found {' and '.join(given)} too; expected --stream alone, because "
-                "it prints every change, increases and drops"
+                "--stream prints every change, increases and drops"
             )
         answer_stream(sys.stdin, sys.stdout)
         return

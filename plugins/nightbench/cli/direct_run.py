@@ -116,7 +116,7 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
         if night.window.start > now:
             raise UserError(
                 f"--night: the next night begins at {clock(night.window.start)}, and --direct "
-                "does not wait; start it then, or omit --night or --direct"
+                "does not wait; start the night then, or omit --night or --direct"
             )
     elif not chosen.outside_hours and (span := planning.open_now(chosen.cluster, now)):
         deadline = span.end

@@ -343,7 +343,7 @@ def _is_clearly_below(row: Row) -> bool:
 
 
 def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
-    """Return for each case clearly below its nights what would settle whether it is slower."""
+    """For each case clearly below its nights, return the command that checks the case."""
     below = {row["case_id"]: row for row in rows if _is_clearly_below(row)}
     if not below:
         return []

@@ -84,7 +84,7 @@ class RunRequest:
         """Refuse what contradicts itself."""
         if self.night and self.outside_hours:
             raise UserError(
-                "outside_hours: found it with night, which applies the hours; choose one of them"
+                "outside_hours: found together with night, which applies the hours; choose one"
             )
         changed = [
             name for name in ("builds", "repeats", "scale", "stand_ins") if getattr(self, name)

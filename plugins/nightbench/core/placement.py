@@ -41,7 +41,7 @@ def place(
                 if computing[node.name] == len(devices):
                     raise UserError(
                         f"{case.case_id} has more processes that compute than the {len(devices)} "
-                        f"devices of {node.name}: choose fewer of them, or more devices"
+                        f"devices of {node.name}: choose fewer processes, or more devices"
                     )
                 device = devices[computing[node.name]]
                 computing[node.name] += 1

@@ -99,8 +99,8 @@ def pod(
     line = job.build.line
     if line not in policy.images:
         raise UserError(
-            f"cluster {job.cluster}: kubernetes.images: found none for {line}; expected an image "
-            "that has Python"
+            f"cluster {job.cluster}: kubernetes.images: found no image for {line}; expected an "
+            "image that has Python"
         )
     plain = re.sub(r"[^a-z0-9]+", "-", node.name.lower())[:30].strip("-") or "node"
     quantities = _resources(job, policy)

@@ -140,7 +140,7 @@ def _version(text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion:
-        raise UserError(f'version: found "{text}"; expected one such as 2.13.0') from None
+        raise UserError(f'version: found "{text}"; expected a version such as 2.13.0') from None
 
 
 # --- in the spool -------------------------------------------------------------------------

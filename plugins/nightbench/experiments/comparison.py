@@ -224,7 +224,7 @@ def refuse_other(
     if nodes is not None and {*compared.nodes} != {*nodes}:
         raise UserError(
             f"{compared.case_id} would run on {', '.join(compared.nodes)}, but the night measured "
-            f"it on {', '.join(nodes)}"
+            f"the case on {', '.join(nodes)}"
         )
 
 

@@ -39,7 +39,7 @@ def checked_compare(request: CompareRequest, connect: Connect, spool: Spool) -> 
     builds = (planned_build(request.a, cluster), planned_build(request.b, cluster))
     for text in (request.a, request.b):
         if (sent := uploaded(text)) and not spool.uploads.path(*sent).exists():
-            raise UserError(f'build: found "{text}", which is not uploaded; upload it first')
+            raise UserError(f'build: found "{text}", which is not uploaded; upload the wheel first')
     _refuse_lone_merge_base(request)
     plan = plan_comparison(
         ComparisonContext(with_cases(suite, request.cases), cluster, known),

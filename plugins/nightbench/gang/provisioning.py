@@ -176,7 +176,7 @@ async def _environments(
     raise EnvironmentUnavailable.of(
         nodes[0],
         f"{job.build.line} is unavailable: the nodes of the gang have no common Python that its "
-        f"lock supports ({seen}). Install one of them on all nodes",
+        f"lock supports ({seen}). Install a common Python on all nodes",
     )
 
 

@@ -109,14 +109,14 @@ def _unpack(wheel: Path, binary: Path, version: str) -> None:
     if expected and digest not in expected:
         raise GangError(
             f"{wheel} is not the build in requirements/uv.lock (sha256 {digest[:12]}… is not in "
-            "it): remove it"
+            "it): remove the wheel"
         )
     member = f"uv-{version}.data/scripts/uv"
     try:
         with zipfile.ZipFile(io.BytesIO(wheel.read_bytes())) as archive:
             content = archive.read(member)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise GangError(f"{wheel}: found no {member} in it; expected uv's own wheel") from error
+        raise GangError(f"{wheel}: found no {member}; expected uv's own wheel") from error
     with replaced_file(binary) as new:
         new.write_bytes(content)
         new.chmod(0o755)

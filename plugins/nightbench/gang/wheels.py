@@ -148,7 +148,7 @@ def choose_wheels(
     if not folder.is_dir():
         raise GangError(
             f"environments.wheelhouse: found {str(folder)!r}, which is not a folder on this "
-            "machine; expected one with wheels (`nightbench cluster download` fills it)"
+            "machine; expected a folder with wheels (`nightbench cluster download` makes one)"
         )
     have = _by_name(folder, series, machine)
     chosen, problems = [], []
@@ -278,7 +278,7 @@ def _pip(work: Path) -> list[str]:
     )
     if created.returncode != 0:
         said = (created.stdout + created.stderr).strip()[-500:]
-        raise GangError(f"no pip on this machine, and none could be installed: {said}")
+        raise GangError(f"no pip on this machine, and pip could not be installed: {said}")
     return [str(work / "env" / "bin" / "python"), "-m", "pip"]
 
 

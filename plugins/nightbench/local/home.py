@@ -68,7 +68,7 @@ class Home:
         except OSError as error:
             raise UserError(
                 f"{self.root}: cannot be used as the state folder ({error.strerror}). Use another "
-                "one: NIGHTBENCH_HOME=/some/folder"
+                "folder: NIGHTBENCH_HOME=/some/folder"
             ) from error
 
 

@@ -72,7 +72,7 @@ def export(plan: RunPlan, spool: Spool, folder: Path) -> None:
         UserError: the directory is not empty, or cannot be written.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder}: found files in it; expected a new folder")
+        raise UserError(f"{folder}: found files in the folder; expected a new folder")
     run = store_plan(plan, spool)
     run.save_run({**(run.run() or {}), EXPORTED: True})
     code = shipment_of_now(plan.run.code_digest, None).benchmarks
@@ -161,7 +161,7 @@ def _measured(folder: Path, job: JobSpec) -> ReturnedCase:
     measured = _document(folder / "measured.json")
     if measured.get("schema") != SCHEMA or measured.get("job_id") != job.job_id:
         raise UserError(
-            f"{folder}: not measured completely; run there: python3 code/agent.py run ."
+            f"{folder}: not measured completely; run in that folder: python3 code/agent.py run ."
         )
     files = measured["files"]
     for name, digest in files.items():

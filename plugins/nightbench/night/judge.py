@@ -304,8 +304,8 @@ def _read_cases(
     planned = warehouse.runs.planned_cases(run.run_id)
     if not planned:
         raise UserError(
-            f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
-            "Load it first (the task ingest, or nightbench results after a direct run)."
+            f"run {run.run_id} is not in the warehouse; expected a run that was loaded. Load the "
+            "run first (the task ingest, or nightbench results after a direct run)."
         )
     measured_cases = warehouse.runs.measured(run.run_id, judged_by)
     # A case that did not fit into the night gets no verdict: it is neither failed nor missing.

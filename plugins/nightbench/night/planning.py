@@ -187,8 +187,8 @@ def open_now(cluster: Cluster, at: datetime) -> Span | None:
     again = f"; the next hours begin at {clock(span.start)}" if span else ""
     raise UserError(
         f"cluster {cluster.name} allows measuring only at {hours}; it is {there:%H:%M} "
-        f"there{again}. Start within these hours, or measure outside of them: outside_hours in the "
-        "form, --outside-hours on the command line"
+        f"there{again}. Start within these hours, or measure outside these hours: outside_hours in "
+        "the form, --outside-hours on the command line"
     )
 
 

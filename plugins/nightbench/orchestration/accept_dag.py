@@ -143,7 +143,7 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     if not ended.good:
         raise AirflowFailException(
             f"cluster {cluster.name}: {counts['failed']} configurations failed, {len(ended.short)} "
-            f"control measurements are too low; `nightbench accept {cluster.name} --dry-run` lists "
-            "them with the reasons"
+            f"control measurements are too low; `nightbench accept {cluster.name} --dry-run` "
+            "lists all with the reasons"
         )
     return dict(counts)

@@ -150,7 +150,7 @@ def _checked(params: Mapping[str, Any], spool: Any) -> Row:
         return checked_compare(asked, connect, spool)
     cases = params.get("cases") or []
     if len(cases) > 1:
-        raise UserError(f"cases: found {len(cases)}; expected one for a bisect")
+        raise UserError(f"cases: found {len(cases)}; expected one case for a bisect")
     request = checked(BisectRequest, {**given(BisectRequest, params), "case_id": "".join(cases)})
     return checked_bisect(request, connect)
 

@@ -204,7 +204,7 @@ class _Endpoint:
             kind = _kind_of_key(host_key)
             if kind is None:
                 raise UserError(
-                    f"connection {conn_id}: host_key: found one that begins {host_key[:12]!r}; "
+                    f"connection {conn_id}: host_key: found a key that begins {host_key[:12]!r}; "
                     "expected type and key, as in `ssh-ed25519 AAAA…`"
                 )
             names = ",".join(dict.fromkeys([self.host, f"[{self.host}]:{port}"]))

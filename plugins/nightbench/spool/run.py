@@ -82,7 +82,7 @@ class Uploads:
         except FileNotFoundError:
             raise SpoolError(
                 f"build: found no uploaded wheel {sha256}/{name}; the wheel was never uploaded, "
-                "or was removed after its retention time. Upload it again"
+                "or was removed after its retention time. Upload the wheel again"
             ) from None
         return opened
 

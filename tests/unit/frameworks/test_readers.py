@@ -175,7 +175,7 @@ def test_a_decoder_gets_the_same_images_and_numbers() -> None:
 
 def test_a_missing_dali_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia", None)
-    said = "found no NVIDIA DALI in the environment of this line; expected it, for `tuning: dali`"
+    said = "found no NVIDIA DALI in the environment of this line; expected DALI, for `tuning: dali`"
     with pytest.raises(DataError, match=said):
         dali.Decoder(gpu=False)
 

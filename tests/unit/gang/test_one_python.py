@@ -64,5 +64,5 @@ async def test_none_is_on_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[Any] = []
     with pytest.raises(EnvironmentUnavailable, match=r"n1: 3\.13; n2: 3\.11") as error:
         await provisioning._environments(JOB, nodes.transports, shipment, events.append)
-    assert "Install one of them on all nodes" in str(error.value)
+    assert "Install a common Python on all nodes" in str(error.value)
     assert [python for _, python in nodes.tried] == [None, None, "3.13", "3.13", "3.11", "3.11"]

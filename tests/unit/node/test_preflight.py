@@ -233,7 +233,7 @@ def test_a_rank_that_dies_ends_the_ring_with_a_message():
 @pytest.mark.parametrize(
     ("words", "line", "expected"),
     [
-        (("--rank", "0", "--world", "1"), "", "there must be two at least"),
+        (("--rank", "0", "--world", "1"), "", "at least two ranks are needed"),
         (("--rank", "0", "--world", "2"), "no list\n", "stdin has no list of addresses"),
         (("--rank", "0", "--world", "2"), '["127.0.0.1:1"]\n', "1 addresses on stdin for 2 ranks"),
     ],

@@ -82,7 +82,7 @@ def value(found: Any) -> Any:
     if _SECRET_VALUE.search(found):
         raise ValueError(
             "its value looks like a secret (a key, a token, or a URL with a password). The "
-            "environment is stored with every run, so a secret must not be in a file. Put it into "
-            "the environment of the nodes or an Airflow Connection"
+            "environment is stored with every run, so a secret must not be in a file. Put the "
+            "secret into the environment of the nodes or an Airflow Connection"
         )
     return found
