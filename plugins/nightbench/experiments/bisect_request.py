@@ -49,7 +49,7 @@ def complete_request(request: BisectRequest, connect: Connect) -> BisectRequest:
     missing = ", ".join(name for name, value in named.items() if not value)
     if missing:
         raise UserError(
-            f"{missing}: found nothing; expected an alert, or a case with good and bad version"
+            f"{missing}: found nothing; expected an alert, or a case, a good and a bad version"
         )
     between(request.versions, request.good, request.bad)
     return request

@@ -97,4 +97,4 @@ def test_the_first_word_may_be_a_build_or_a_subcommand(place: Path) -> None:
     said = nightbench(place, "compare", "--help").stdout
     assert all(f" {word} " in said for word in ("builds", "bisect", "profile", "confirm"))
     assert nightbench(place, "compare", "bisect").returncode == 2
-    assert "expected an alert, or a good version" in nightbench(place, "compare", "bisect").stderr
+    assert "expected an alert, or a case, a good" in nightbench(place, "compare", "bisect").stderr

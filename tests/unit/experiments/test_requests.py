@@ -360,7 +360,7 @@ def test_what_a_profile_lacks_has_a_line_for_everybody() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"good": ""}, "good: found nothing; expected an alert, or a case with good"),
+        ({"good": ""}, "good: found nothing; expected an alert, or a case, a good"),
         ({"suite": ""}, "suite: found nothing"),
         ({"case_id": "nosuch"}, "case"),
         ({"budget_s": 9 * 3600.0}, "compare.person of cluster local"),
