@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-# A user's PYTHONPATH, maybe for another Python, hides no module that the agent imports.
+# A user's PYTHONPATH, perhaps for another Python, must not hide modules of the agent.
 if __name__ == "__main__":
     _users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [each for each in sys.path if each not in _users]
@@ -29,12 +29,12 @@ PATHS = ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", 
 
 
 def _cores(text: str) -> list[int]:
-    """Core numbers: "0,1,4"."""
+    """Return core numbers from text such as "0,1,4"."""
     return [int(word) for word in text.split(",") if word]
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Name and value: "pytorch=/opt/envs/torch"."""
+    """Return name and value from text such as "pytorch=/opt/envs/torch"."""
     name, mark, value = text.partition("=")
     if not (name and mark and value):
         raise argparse.ArgumentTypeError("expected NAME=VALUE, found {!r}".format(text))
@@ -42,7 +42,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _port_range(text: str) -> tuple[int, int]:
-    """First and last port: "20000-29999"."""
+    """Return first and last port from text such as "20000-29999"."""
     low, mark, high = text.partition("-")
     if not mark or not 0 < int(low) <= int(high) < 65536:
         raise argparse.ArgumentTypeError("expected FIRST-LAST, found {!r}".format(text))
@@ -57,7 +57,7 @@ def _clock() -> int:
 
 
 def _nodeside(name: str) -> Any:
-    """Return a module of `nodeside`; a verb imports its own alone."""
+    """Import a module of `nodeside`; each verb imports only the module that it needs."""
     return importlib.import_module("nodeside." + name)
 
 

@@ -1,18 +1,18 @@
-"""Attention to heads side by side, for networks that PyTorch, OneFlow and PaddlePaddle share."""
+"""Attention to (n, length, heads, size), for networks of PyTorch, OneFlow and PaddlePaddle."""
 
 
 def by_heads(attend, *tensors, **named):
-    """Calls PyTorch's attention, which takes heads before places.
+    """Call PyTorch's attention, which takes (n, heads, length, size).
 
-    `apis/paddle/torch_names.py` has its counterpart: PaddlePaddle's takes them as they are here.
+    `apis/paddle/torch_names.py` has the counterpart for PaddlePaddle, which does not transpose.
 
     Args:
-        attend: the function.
+        attend: the attention function.
         tensors: queries, keys and values, each (n, length, heads, size).
-        named: further arguments of it.
+        named: further arguments of the function.
 
     Returns:
-        What it gives, (n, length, heads, size).
+        The function's result as (n, length, heads, size).
     """
     swapped = (each.transpose(1, 2) for each in tensors)
     return attend(*swapped, **named).transpose(1, 2)

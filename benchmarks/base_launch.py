@@ -1,18 +1,18 @@
-"""The processes of a node, each of which runs rank.py: what most lines' `launch.py` are made of."""
+"""The processes of a node, each of which runs rank.py: the core of most lines' `launch.py`."""
 
 import os
 
 
 def each_with(environment):
-    """Returns a line's `processes`, from what the environment of one of them is.
+    """Return the function `processes` of a line, given the environment of one process.
 
     Args:
-        environment: function of the job, of a process's entry in it, and of {name: port}, to
-            {variable: value}.
+        environment: function of the job, of a process's entry in it, and of {name: port}; it
+            returns {variable: value}.
     """
 
     def processes(job, node, ports, python, code):
-        """This node's processes: a list of {"name", "argv", "env"}. Pure.
+        """Return this node's processes: a list of {"name", "argv", "env"}. A pure function.
 
         Args:
             job: the job.json document.
@@ -32,7 +32,7 @@ def each_with(environment):
 
 
 def device(job, process, ports):
-    """The device and the interface of a process whose runtime finds the others by job.json."""
+    """Return the variables of a process's device and interface; job.json has the other ranks."""
     if process["device"] is None:
         return {}
     env = {"CUDA_VISIBLE_DEVICES": process["device"]}
@@ -43,7 +43,7 @@ def device(job, process, ports):
 
 
 def device_without_tf32(job, process, ports):
-    """The same for lines that take TF32 for float32 on GPUs and have no switch of their own."""
+    """Return the same without TF32, for lines that use it for float32 and have no own switch."""
     env = device(job, process, ports)
     return {**env, "NVIDIA_TF32_OVERRIDE": "0"} if env else env
 

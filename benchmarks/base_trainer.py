@@ -1,8 +1,8 @@
 """Base of a framework's trainer: batches, initial weights and their checks.
 
-`frameworks/<line>/trainer.py` holds a class `Trainer(Base)`. It makes the network of a model file
-train: optimiser, precision, distribution. Random numbers are made here and by NumPy's RandomState,
-whose streams never change, so that every line has the same weights and each rank the same batches.
+`frameworks/<line>/trainer.py` has a class `Trainer(Base)`, which trains the network of a model
+file: optimizer, precision, distribution. Random numbers come only from here and from NumPy's
+RandomState, whose streams never change: all lines have the same weights, each rank its batches.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from readers.files import Part
 from readers.prefetch import Prefetched
 
 ALONE_LIMIT_S = 5.0
-"""Time in which the gradients of a trainer that steps alone must show in what it pulls."""
+"""Time in which a trainer's gradients must change the weights that it pulls, if it steps alone."""
 
 ALONE_STEPS = 30
-"""Steps that it has for that at least, however long they take. Some clients send the gradients of a
-dozen steps at once, and a busy machine needs seconds for one look at the weights."""
+"""Minimum number of steps for this, however long they take. Some clients send the gradients of a
+dozen steps at once, and a busy machine needs seconds to read the weights once."""
 
 SETTLE_S = 0.05
-"""Time between two looks at weights that no trainer changes any more."""
+"""Time between two readings of weights that no trainer changes any more."""
 
 
 class DoesNotFit(Exception):
@@ -42,22 +42,22 @@ class Base:
     """
 
     samples_per_step = None
-    """Units of work (the workload's `unit`) in one step of this rank: its part of those that it
-    computes together with others."""
+    """Units of work (the workload's `unit`) in one step of this rank. If ranks compute the same
+    samples, it is this rank's part of them."""
 
     parameters = None
     """Number of trainable parameters; set by `initial_weights`."""
 
     sent_bytes_per_step = None
-    """Bytes that this rank sends in a step, where a trainer counts them (`count_step`)."""
+    """Bytes that this rank sends in a step, if the trainer counts them (`count_step`)."""
 
     flops_per_step = None
-    """FLOPs of matrix products and convolutions in a step, forward and backward, where a trainer
-    counts them (`count_step`); not what it computes again. Ranks that compute the same samples, or
-    experts for each other, give their mean."""
+    """FLOPs of matrix products and convolutions in a step, forward and backward, without
+    recomputation, if the trainer counts them (`count_step`). Ranks that compute the same samples,
+    or each other's experts, state their mean."""
 
     data_waits_s = None
-    """Seconds that each step so far has waited for its batch, where real data are read."""
+    """Seconds that each step so far has waited for its batch, if real data are read."""
 
     def __init__(self, context, network, data):
         keep_what_is_freed()
@@ -67,35 +67,35 @@ class Base:
         self._data = data
         self._random = self._new_random()
         self._example = self._fed = self.window_batch = None
-        self.decoder = None  # Of real images, where it is not their reader that decodes them.
+        self.decoder = None  # Set for real images if their reader does not decode them.
         self._weights_before = {}
         self._updates_before = None
         self._trained = set()
         self.kept = []
 
     def step(self):
-        """Runs forward, backward and update without waiting; the loss stays on the device."""
+        """Run forward, backward and update without waiting; the loss stays on the device."""
         raise NotImplementedError
 
     def losses(self):
-        """Returns the losses of all steps so far, which `step` puts into `kept`."""
+        """Return the losses of all steps so far, which `step` appends to `kept`."""
         return [float(loss) for loss in self.kept]
 
     def weights(self):
-        """Returns name -> trained weights, with the names and layouts of the workload's data.py."""
+        """Return name -> trained weights, with the names and layouts of the workload's data.py."""
         raise NotImplementedError
 
     def ranks_agree(self):
-        """Returns whether all ranks hold the same weights after a step.
+        """Return whether all ranks have the same weights after a step.
 
-        With parameter servers most lines' trainers hold weights of different ages.
+        With parameter servers, the trainers of most lines have weights of different ages.
         """
         return self.context.case["strategy"] != "parameter_server"
 
     def weights_digest(self):
-        """The sha256 over names and values of the trained weights; equal where ranks agree.
+        """Return the sha256 of names and values of the trained weights; equal if ranks agree.
 
-        None where ranks hold weights of different ages.
+        Return None if ranks have weights of different ages.
         """
         if not self.ranks_agree():
             return None
@@ -106,7 +106,7 @@ class Base:
         return digest.hexdigest()
 
     def keep_weights(self):
-        """Copies the weights as the window opens, for `weights_moved` and `skipped_updates`."""
+        """Copy the weights when the window opens, for `weights_moved` and `skipped_updates`."""
         self._updates_before = self.updates_made()
         if self._fed and self.context.case["strategy"] == "parameter_server":
             self.window_batch = self._fed.peek()
@@ -120,14 +120,14 @@ class Base:
             )
 
     def weights_moved(self, updates):
-        """Returns how far each tensor has moved since `keep_weights`, in `updates` steps.
+        """Return how far each tensor has moved since `keep_weights`, in `updates` steps.
 
-        Name -> `norm`, what it was; `moved`, the norm of the difference; `largest`, that of one
-        element; `limit`, what an element can move by (None where the optimiser sets no bound).
+        Name -> `norm` before; `moved`, the norm of the difference; `largest`, the largest change
+        of an element; `limit`, an upper bound of `largest` (None if the optimizer has no bound).
         """
         limit = step_limit(self.context.params)
         if limit is None or self.context.case["strategy"] == "parameter_server":
-            # Servers apply the updates of all trainers, as many as come.
+            # Servers apply the updates of all trainers as they arrive.
             limits = None, None
         else:
             limits = updates * limit[0], updates * limit[1]
@@ -138,9 +138,9 @@ class Base:
         }
 
     def step_again(self):
-        """Runs a step on the very first batch, whose loss is then the last; returns whether it did.
+        """Run a step on the very first batch and return True; False if that batch was not kept.
 
-        Where a scale converges, that batch's loss before and after says whether this one did.
+        At scales that converge, the batch's first and last loss show whether this rank converged.
         """
         if self._fed is None or self._fed.first is None:
             return False
@@ -149,41 +149,41 @@ class Base:
         return True
 
     def count_step(self):
-        """Counts, after all is recorded, `flops_per_step` and `sent_bytes_per_step` of a step.
+        """Set `flops_per_step` and `sent_bytes_per_step`, after everything else is recorded.
 
-        The step that is counted is one more call of `step`, so that it is what was measured.
+        It counts one more call of `step`, so that the counted step is like the measured ones.
         """
 
     def updates_made(self):
-        """Returns how many updates the weights have got so far; None: each step makes one.
+        """Return the number of updates so far; None if each step makes an update.
 
-        For trainers that scale the loss, and leave out the update of an overflow.
+        Trainers that scale the loss skip the update after an overflow, and return a number.
         """
         return None
 
     def skipped_updates(self, steps):
-        """Returns how many of the steps since `keep_weights` made no update; None: see there."""
+        """Return how many of `steps` since `keep_weights` made no update; None if all make one."""
         made = self.updates_made()
         return None if made is None else steps - (made - self._updates_before)
 
     def expert_tokens(self):
-        """Returns how many tokens each expert of each layer gets of this rank's next batch.
+        """Return the tokens of this rank's next batch for each expert of each layer.
 
-        None where the network has no experts: its model file no `tokens_per_expert`.
+        Return None if the model file has no `tokens_per_expert`: the network has no experts.
         """
         count = getattr(self.network, "tokens_per_expert", None)
         return count and [[int(number) for number in layer] for layer in self._forward(count)]
 
     def _forward(self, function):
-        """Returns what a function of network and batch makes of this rank's next batch."""
+        """Return `function(network, batch)` for this rank's next batch."""
         raise NotImplementedError
 
     def gradients_arrive(self):
-        """Returns whether what this trainer sends changes what it pulls; None: not asked.
+        """Return whether this trainer's gradients change the weights it pulls; None: not checked.
 
-        Asynchronous trainers take turns: one steps, the others wait, so that no gradients but its
-        own can have changed the weights. A lone trainer's are proved by `weights_moved`. With other
-        values than `async` no trainer can step alone, or what it has is a copy of its own.
+        Asynchronous trainers take turns: one steps and the others wait, so that only its gradients
+        can change the weights. `weights_moved` proves this for a single trainer. Except with
+        `async`, a trainer cannot step alone, or has its own copy of the weights.
         """
         context = self.context
         case = context.case
@@ -196,13 +196,13 @@ class Base:
             context.runtime.barrier()
             if rank == context.rank:
                 arrived = self._moves_alone()
-            # The others' turns may take minutes.
+            # The turns of other ranks may take minutes.
             context.tell_progress()
         context.runtime.barrier()
         return arrived
 
     def _moves_alone(self):
-        # What it holds may be older than the others' last gradients: a step fetches those.
+        # Its weights may be older than the last gradients of others: a step fetches new weights.
         self.step()
         before = self._settled(time.monotonic() + ALONE_LIMIT_S)
         limit_s, steps = time.monotonic() + ALONE_LIMIT_S, 0
@@ -214,7 +214,7 @@ class Base:
         return False
 
     def _settled(self, limit_s):
-        """Returns the weights once the last gradients of the others have been worked in."""
+        """Return the weights once they stop changing: all gradients of other ranks are applied."""
         found = self._copied()
         while time.monotonic() < limit_s:
             time.sleep(SETTLE_S)
@@ -227,32 +227,32 @@ class Base:
         return {name: numpy.array(value) for name, value in self.weights().items()}
 
     def precision_proof(self):
-        """Returns the precision found in the network; raises where the case asks for another."""
+        """Return the precision found in the network; raise an error if it is not the case's."""
         return self.context.precision
 
     def modes_used(self):
-        """Returns axis -> the value that was really used, as the framework's own state shows.
+        """Return axis -> value that was really used, by the framework's own state.
 
-        Called after the window. Left out is an axis that nothing reports: not proved, not refuted.
+        It is called after the window. An axis that nothing reports is left out.
         """
         return {}
 
     def serve(self):
-        """Runs a parameter server until it is ended."""
+        """Run a parameter server until it is ended."""
         raise RuntimeError("this line has no parameter server")
 
     def example(self):
-        """A synthetic batch: name -> array. Names, shapes and types are those of all batches."""
+        """Return a synthetic batch, name -> array, with the names, shapes and types of all."""
         if self._example is None:
             self._example = self._synthetic()
         return self._example
 
     def feed(self, place):
-        """Iterates over this rank's batches without end, each where a step takes it.
+        """Return an endless iterator over this rank's batches, placed for `step`.
 
-        Synthetic batches are made and placed before, and used in turn; those of real data when
-        their step begins, from what a thread has read ahead. Ranks have data of their own: equal
-        weights then prove that gradients were exchanged.
+        Synthetic batches are made and placed before training and used in turn. Real batches are
+        read ahead by a thread and placed when their step begins. Each rank has its own data, so
+        equal weights prove that gradients were exchanged.
 
         Args:
             place: takes a batch, name -> array, and returns what `step` works with.
@@ -281,14 +281,14 @@ class Base:
         return self._data.batch(self.context.params, size, self._random)
 
     def initial_weights(self, shapes):
-        """Name -> float32 array to start from, checked against the network's parameters.
+        """Return name -> initial float32 array, checked against the network's parameters.
 
         Args:
             shapes: name -> shape of every trainable parameter, in the layout of data.py.
 
         Raises:
-            DoesNotFit: a name or a shape that only one side has, or a parameter count that is not
-                the workload's.
+            DoesNotFit: a name or shape differs between network and data.py, or the parameter count
+                is not the workload's.
         """
         random = numpy.random.RandomState([self.context.seed, 0])
         made = self._data.weights(self.context.params, random)
@@ -319,11 +319,11 @@ class Base:
 
 
 class Fed:
-    """An iterator over batches that gives the first once more where `again` is set.
+    """An iterator over batches that repeats the first batch once after `again` is set.
 
     Args:
-        batches: as `step` takes them.
-        keep_first: whether the first is kept for that.
+        batches: batches as `step` takes them.
+        keep_first: whether the first batch is kept for this.
     """
 
     def __init__(self, batches, keep_first):
@@ -334,7 +334,7 @@ class Fed:
         self.again = False
 
     def peek(self):
-        """Returns the batch that the next step will take."""
+        """Return the next step's batch without consuming it."""
         if not self._next:
             self._next.append(next(self._batches))
         return self._next[0]
@@ -357,14 +357,14 @@ def _differ(before, after):
 
 
 def optimizer_of(params, known):
-    """The line's maker of the optimiser that a workload names.
+    """Return the line's maker of the workload's optimizer.
 
     Args:
         params: of the workload; `optimizer` is the name.
         known: name -> maker.
 
     Raises:
-        DoesNotFit: the line has no such optimiser.
+        DoesNotFit: the line does not have this optimizer.
     """
     name = params.get("optimizer")
     if name not in known:
@@ -375,7 +375,7 @@ def optimizer_of(params, known):
 
 
 def expect_precision(wanted, observed):
-    """Returns `observed`, after checking that it is the precision of the case."""
+    """Return `observed`, after checking that it is the precision of the case."""
     if observed != wanted:
         raise RuntimeError(
             "the case says {}, but a probe shows that the device computes in {}".format(

@@ -1,9 +1,9 @@
 """The largest batch that fits into the memory of a rank: `batch_size_per_device: max`.
 
 An attempt is a rank of its own: this line's `rank.py` with a job of one process, which trains two
-steps with a given batch and leaves a `rank.json`. Its memory is watched, and it is ended before the
-kernel would end it. So no attempt is a failure of the repeat, and the largest batch follows from
-what was measured. All ranks search at once, and the smallest of their answers counts.
+steps with a given batch and writes a `rank.json`. Its memory is watched, and it is ended before the
+kernel would end it. So an attempt never fails the repeat, and the largest batch is a measured one.
+All ranks search at the same time, and the smallest of their results counts.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ from rendezvous import least_of_trainers
 
 MAX = "max"
 FILE = "batch_size_per_device"
-"""In the job's folder: what its first repeat found, for those that follow."""
+"""File in the job's folder with the result of the first repeat, for the following ones."""
 MARGIN = 0.1
 """Part of the memory that is left free."""
 MOST = 2**20
@@ -33,21 +33,21 @@ OUT_OF_MEMORY = (
 
 
 def names_memory(text):
-    """Returns whether a framework's message says that memory ended."""
+    """Return whether a framework's message says that memory ran out."""
     return any(words in text.lower() for words in OUT_OF_MEMORY)
 
 
 class AttemptFailed(Exception):
-    """An attempt ended for another reason than memory."""
+    """An attempt failed for a reason other than memory."""
 
 
 def largest_batch(context, code, folder, on_attempt):
-    """Returns the largest batch that fits on all ranks.
+    """Return the largest batch that fits on all ranks.
 
     Args:
         context: see `rank.Context`.
         code: folder of the shipped code.
-        folder: of this process; attempts leave nothing in it.
+        folder: folder of this process; attempts leave no files in it.
         on_attempt: called before each attempt.
 
     Raises:
@@ -66,7 +66,7 @@ def largest_batch(context, code, folder, on_attempt):
                     "{:.0f} MB".format(attempts.budget / 1e6) if attempts.budget else "of its GPU"
                 )
             ) from None
-    # Also ranks that know their answer: they cannot know that all others do.
+    # Also ranks whose answer is in the file: they cannot know whether all others have one.
     found = least_of_trainers(context, found)
     temporary = "{}.{}".format(path, os.getpid())
     with open(temporary, "w") as stream:
@@ -76,10 +76,10 @@ def largest_batch(context, code, folder, on_attempt):
 
 
 def largest(fits):
-    """Returns the largest size up to MOST that fits, by doubling and bisection; 0 where none does.
+    """Return the largest size up to MOST that fits, by doubling and bisection; 0 if none fits.
 
     Args:
-        fits: whether a size fits; what fits a size fits smaller ones.
+        fits: returns whether a size fits; if a size fits, all smaller ones must fit.
     """
     low, high = 0, 1
     while fits(high):
@@ -96,21 +96,21 @@ def largest(fits):
 
 
 class Attempts:
-    """Trains with batches of given sizes in processes of their own.
+    """Trains with batches of given sizes in separate processes.
 
     Args:
         context: see `rank.Context`.
         code: folder of the shipped code.
-        folder: for files of attempts; it is removed after each.
+        folder: for files of attempts; it is removed after each attempt.
     """
 
     def __init__(self, context, code, folder):
         self._context, self._code, self._folder = context, code, folder
         self.budget = _budget(context)
-        """Bytes of resident memory that a rank may take; None on a GPU without such a limit."""
+        """Bytes of resident memory that a rank may use; None on a GPU without such a limit."""
 
     def fits(self, size):
-        """Returns whether a rank can train with batches of this size.
+        """Return whether a rank can train with batches of this size.
 
         Raises:
             AttemptFailed: see there.
@@ -132,7 +132,7 @@ class Attempts:
             shutil.rmtree(self._folder)
 
     def _watch(self, process):
-        """Waits for an attempt; False where it took too much memory."""
+        """Wait until an attempt has ended; return False if it uses too much memory."""
         while process.poll() is None:
             if self.budget is not None and _resident_bytes(process.pid) > self.budget:
                 return False
@@ -158,14 +158,14 @@ class Attempts:
         )
 
     def _exchange_bytes(self, rank):
-        """What ranks hold to exchange gradients, and an attempt, which is alone, does not."""
+        """Return the bytes of gradient buffers, which ranks need and a lone attempt lacks."""
         if not self._context.grouped:
             return 0
         copies = 2 if self._context.case["compression"] == "none" else 4
         return copies * 4 * rank["parameters"]
 
     def _command(self, size):
-        """Argv and environment of an attempt, as launch.py of the line has them for one rank."""
+        """Return argv and environment of an attempt, from the line's launch.py for one rank."""
         context = self._context
         line = os.path.join(self._code, "frameworks", context.case["framework"])
         job = self._job(size)
@@ -206,7 +206,7 @@ class Attempts:
 
 
 def _budget(context):
-    """Bytes that a rank may take: of its limit, else of what its node has left for each rank."""
+    """Return the bytes that a rank may use, of its limit or its share of the node's free memory."""
     limit_mb = context.case["memory_mb"]
     if limit_mb is not None:
         # The limit holds for this process and its attempt together.
@@ -220,7 +220,7 @@ def _budget(context):
 
 
 def _resident_bytes(pid):
-    """Resident memory of a process; 0 where it has ended."""
+    """Return the resident memory of a process in bytes; 0 if it has ended."""
     try:
         with open("/proc/{}/statm".format(pid)) as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -229,7 +229,7 @@ def _resident_bytes(pid):
 
 
 def _first_to_be_killed(pid):
-    """Where memory runs out all the same, the kernel ends the attempt and not its rank."""
+    """Make the kernel kill the attempt, not its rank, if memory runs out before `_watch` acts."""
     try:
         with open("/proc/{}/oom_score_adj".format(pid), "w") as stream:
             stream.write("1000")

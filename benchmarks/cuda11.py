@@ -24,13 +24,13 @@ LIBRARIES = (
     ("nccl", "libnccl.so.2"),
     ("cuda_cupti", "libcupti.so.11.8"),
 )
-"""Wheel and library; each comes after those that it needs."""
+"""Wheel and library; each library comes after the libraries that it needs."""
 
 
 def load():
-    """Loads the libraries that this environment has, and returns their paths.
+    """Load CUDA's libraries of this environment; return their paths.
 
-    A framework that is linked against them finds them in memory then.
+    A framework that is linked against them then finds them in memory.
     """
     paths = [os.path.join(FOLDER, wheel, "lib", name) for wheel, name in LIBRARIES]
     found = [path for path in paths if os.path.exists(path)]
@@ -40,10 +40,10 @@ def load():
 
 
 def find_without_versions(paths):
-    """Lets a framework open these libraries as `libcudnn.so`, which the wheels do not have.
+    """Let a framework open these libraries by names like `libcudnn.so`, which wheels lack.
 
-    Links of such names come on LD_LIBRARY_PATH. The linker reads that only when a process starts:
-    this one starts again, once.
+    Links with such names are put on LD_LIBRARY_PATH. The linker reads it only when a process
+    starts, so this process replaces itself once.
     """
     if os.environ.get(_LINKS):
         return

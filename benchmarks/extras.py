@@ -1,16 +1,16 @@
-"""Extra work of a trainer that only some kinds of runs need: it would distort all others."""
+"""Extra work of a trainer that only some kinds of runs need, because it distorts measurements."""
 
 _VARIABLES = {"drill": "NIGHTBENCH_DRILL_SLEEP_S", "profile": "NIGHTBENCH_PROFILE_STEPS"}
 
 
 def extra_of(job, kind):
-    """Returns the number that a job of a kind of run holds; 0 in every job that holds none.
+    """Return the extra number of a drill or profile job; 0 if the job has none.
 
-    A drill's is the sleep added to each step, in s; a profile's the steps under a profiler. Read
-    from the job alone, never from the node's environment, which could disturb real nights.
+    For a drill it is the sleep added to each step, in s; for a profile, the steps under a profiler.
+    It is read from the job only: the node's environment could disturb real nights.
 
     Raises:
-        ValueError: a job of another kind holds it.
+        ValueError: the job has the number, but is of another kind.
     """
     name = _VARIABLES[kind]
     value = float(job["env"].get(name, 0))

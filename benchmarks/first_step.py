@@ -4,22 +4,22 @@
 
 Run it with the interpreter of the line's environment. It trains one rank for one step, from the
 initial weights and on the batch that every line gets, by plain SGD at a learning rate of 1. The
-change of a weight is its gradient. So the line's own trainer is looked at, and no line needs
-code for this. On stdout comes one JSON document:
+change of a weight is its gradient. So this tests the line's own trainer, and no line needs code
+for it. It prints one JSON document:
 
     {"line", "workload", "loss", "gradient_norm", "parameters", "gradient_norms": {name: norm}}
 
 Weights that begin as constants (a batch norm's scale of 0 hides all layers before it) are varied at
-random, alike for every line; `--as-initialised` leaves them.
+random, in the same way for every line; `--as-initialised` keeps them constant.
 
-`--gradients FILE` keeps the gradients (NumPy's .npz); `--along FILE --by STEP` begins with every
-weight moved by that length along its gradient there. How the loss changes says whether they are
-gradients of that loss, without another line: see `gradients_of_no_loss` of nightbench.testkit.
-`--twice first` puts the first half of the batch in place of the second: a loss that does not change
-is that of the first half alone.
+`--gradients FILE` writes the gradients (NumPy's .npz). `--along FILE --by STEP` first moves every
+weight by that length along its gradient in the file. The change of the loss shows, without another
+line, whether they are its gradients: see `gradients_of_no_loss` of nightbench.testkit.
+`--twice first` replaces the second half of the batch by the first: if the loss does not change, it
+is the loss of the first half only.
 
-`--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints
-their losses, {"line", "workload", "losses"}: lines whose optimisers do the same have the same.
+`--steps N` takes N steps by the workload's own optimizer instead, on as many batches, and prints
+{"line", "workload", "losses"}. Lines with equivalent optimizers have the same losses.
 """
 
 import argparse
@@ -35,7 +35,7 @@ CODE = os.path.dirname(os.path.abspath(__file__))
 
 
 def job_of(options, spec):
-    """Returns a job.json of one rank, with the keys that runtimes and trainers read."""
+    """Return a job.json of one rank, with the keys that runtimes and trainers read."""
     process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1"}
     process.update(local_rank=0, device=None, measured=True)
     scales = spec["scales"]
@@ -74,7 +74,7 @@ def job_of(options, spec):
 class Changed:
     """A workload's data.py whose initial weights are changed as the options say.
 
-    Constant ones are moved by up to 0.5, all of them along gradients that were kept.
+    Constant weights are moved by up to 0.5, all weights along gradients from a file.
     """
 
     def __init__(self, data, options):
@@ -89,7 +89,7 @@ class Changed:
         return getattr(self._data, name)
 
     def batch(self, *given):
-        """Returns a batch of data.py; with `--twice` one half stands in place of the other, too."""
+        """Return a batch of data.py; with `--twice`, one half also replaces the other."""
         made = self._data.batch(*given)
         for value in made.values() if self._twice else ():
             halves = value[: len(value) // 2], value[-(len(value) // 2) :]
@@ -98,7 +98,7 @@ class Changed:
         return made
 
     def weights(self, params, random):
-        """Returns the weights of data.py, changed."""
+        """Return the weights of data.py, changed."""
         made = self._data.weights(params, random)
         for name, value in made.items():
             if self._vary and value.min() == value.max():
@@ -110,7 +110,7 @@ class Changed:
 
 
 def first_step(options):
-    """Returns the document; see the module's docstring."""
+    """Return the document; see the module's docstring."""
     spec = read_json(os.path.join(CODE, "workloads", options.workload, "spec.json"))
     job = job_of(options, spec)
     context = Context(job, "trainer-0", {"ports": {}}, None, spec)
@@ -138,7 +138,7 @@ def first_step(options):
 
 
 def main():
-    """Prints the document; exit code 2 where network and data do not fit."""
+    """Print the document; exit code 2 if network and data do not fit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("line", help="a folder of frameworks/")
     parser.add_argument("workload", help="a folder of workloads/")

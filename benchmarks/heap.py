@@ -3,15 +3,15 @@
 import numpy
 
 LARGEST_KEPT = 2**25 - 2**16
-"""Bytes: larger blocks glibc's malloc always maps one by one."""
+"""Bytes; glibc's malloc always maps larger blocks one by one."""
 
 
 def keep_what_is_freed():
-    """Lets glibc's malloc keep freed memory for the next step, as far as it ever does by itself.
+    """Make glibc's malloc keep as much freed memory for the next step as it can.
 
-    It gives the end of its heap back where twice the largest mapped block that was ever freed is
-    unused there. With blocks of initial weights that was 38 MB for ResNet-50. In half of the
-    launches of PyTorch's trainer each step gave as much back, and had it again by page faults. Now
-    it is 64 MB, the most; larger networks have that anyhow.
+    malloc returns the end of its heap to the kernel when twice the largest mapped block ever
+    freed is unused there. After the initial weights of ResNet-50, this limit was 38 MB. In half of
+    the launches of PyTorch's trainer, each step returned that much and got it back by page faults.
+    Freeing one large block sets the limit to its maximum, 64 MB; larger networks reach it anyway.
     """
     numpy.empty(LARGEST_KEPT, dtype="uint8")

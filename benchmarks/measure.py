@@ -1,16 +1,16 @@
-"""The measured loop: warm up, synchronise, time, record. It knows no framework.
+"""The measured loop: warm up, synchronise, time, record. It is independent of any framework.
 
-A *task* has `step()`, which does (or queues) one training step, and `keep_weights()`, which copies
-the weights from which it starts into the window. A *runtime* has
+A *task* has `step()`, which runs (or queues) one training step, and `keep_weights()`, which copies
+the weights at the start of the window. A *runtime* has
 
     mark()             a point in time, cheap, never stalling the device (an event on GPUs)
     laps(marks)        seconds between neighbouring marks; called when the device is idle
     device_sync()      waits until the device is idle
-    barrier()          waits for the other ranks, where the framework can
-    agree(value)       rank 0's value, the same on all ranks; a rank alone gets its own
+    barrier()          waits for the other ranks, if the framework can
+    agree(value)       rank 0's value on all ranks; a single rank gets its own value
 
 Two clocks time the window independently, so that a check can compare them. The marks give the step
-times, a pair of readings of the monotonic clock at the synchronised ends gives the window.
+times. Two readings of the monotonic clock at the synchronised ends give the window.
 """
 
 import math
@@ -18,11 +18,11 @@ import os
 import time
 
 DRAIN_LIMIT_S = 120.0
-"""Time for which a trainer keeps stepping after its window, while others still measure."""
+"""Maximum time for which a trainer continues to step after its window for the others."""
 
 MARGIN = 1.05
-"""Rank 0 decides for all, and another rank's window may be a few milliseconds shorter than its own.
-It aims so much beyond the minimum time that all of them reach it."""
+"""Rank 0 decides for all ranks, and another rank's window may be a few milliseconds shorter. So
+rank 0 aims at this multiple of the minimum time, which all ranks then reach."""
 
 
 class Measured:
@@ -39,20 +39,20 @@ class Measured:
 
 
 def measure(task, runtime, protocol, recorder, drain_file=None):
-    """Runs the protocol and returns a Measured.
+    """Run the protocol and return a Measured.
 
     Args:
-        task: what is stepped.
+        task: the object whose steps are measured.
         runtime: the framework's clock and barriers (see above).
         protocol: mapping with warmup_steps, measured_steps and min_seconds.
         recorder: gets every phase and step as it happens.
-        drain_file: asynchronous training only: after its window the rank continues to step until
+        drain_file: for asynchronous training: after its window, the rank continues to step until
             this path exists, so that no rank is timed while another has already stopped.
     """
     measured = Measured()
     measured.warmup_steps = protocol["warmup_steps"]
 
-    # Asynchronous ranks need not take the same number of steps, and to ask would make them wait.
+    # Asynchronous ranks may take different numbers of steps; agreeing would make them wait.
     agree = _alone if drain_file else runtime.agree
 
     recorder.phase("warmup")
@@ -87,7 +87,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
 
 
 def _warm_up(task, runtime, recorder, measured):
-    """Runs the warm-up and returns its laps; the first step is waited for and timed apart."""
+    """Run the warm-up and return its laps; the first step is waited for and timed separately."""
     laps = []
     left = measured.warmup_steps
     for count in (1, left - 1) if left else ():
@@ -107,18 +107,18 @@ def _steps(task, runtime, recorder, phase, count, marks, done=None):
     done = len(marks) - 1 if done is None else done
     for number in range(done + 1, done + count + 1):
         task.step()
-        # Recorded within the lap: nothing but the two clocks lies between last mark and close.
+        # Recorded within the lap: only two clock readings are between the last mark and the end.
         recorder.step(phase, number)
         marks.append(runtime.mark())
 
 
 def _alone(value):
-    """Returns the rank's own decision, for ranks that need not agree."""
+    """Return the rank's own decision, for ranks that need not agree."""
     return value
 
 
 def _steps_for(protocol, warmup_laps, agree):
-    """Returns the window's steps; for a minimum time rank 0 estimates them from the warm-up."""
+    """Return the window's steps; for a minimum time, rank 0 estimates them from the warm-up."""
     steps = protocol["measured_steps"]
     if not protocol["min_seconds"]:
         return steps
@@ -130,7 +130,7 @@ def _steps_for(protocol, warmup_laps, agree):
 
 
 def _steps_missing(protocol, elapsed_s, done, agree):
-    """Adds steps on all ranks while rank 0 finds the window too short."""
+    """Return the steps to add on all ranks while rank 0 finds the window too short."""
     if not protocol["min_seconds"]:
         return 0
     missing_s = protocol["min_seconds"] * MARGIN - elapsed_s
@@ -155,14 +155,14 @@ def _ends(begin_s, laps):
 
 
 def loss_summary(losses, measured, again):
-    """The losses of a rank as they go into rank.json, and whether all of them are numbers.
+    """Return the losses of a rank for rank.json, and whether all of them are finite.
 
-    JSON knows no NaN: null stands for a loss that is not finite.
+    JSON has no NaN: null replaces a loss that is not finite.
 
     Args:
         losses: of all steps.
-        measured: what `measure` returned.
-        again: whether the last of them was one more step on the first batch.
+        measured: the result of `measure`.
+        again: whether the last loss is that of one more step on the first batch.
     """
     start = measured.warmup_steps
     window = [_finite(x) for x in losses[start : start + len(measured.step_seconds)]]

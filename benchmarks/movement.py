@@ -1,4 +1,4 @@
-"""How far a training step moves a weight, and the most that its optimiser allows."""
+"""The distance that a training step moves a weight, and the optimizer's upper bound for it."""
 
 import math
 
@@ -6,12 +6,11 @@ import numpy
 
 
 def step_limit(params):
-    """The most by which a step can move an element, (absolute, per unit of the tensor's norm).
+    """Return the most that a step can move an element: (absolute, per unit of the tensor's norm).
 
     Adam's quotient of mean and deviation is at most (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2)), by
-    the inequality of Cauchy and Schwarz over their gradients. It is 1 in the
-    first step; decoupled decay is added. None for other optimisers: their steps are as long as the
-    gradients.
+    the Cauchy-Schwarz inequality over the gradients, and 1 in the first step. Decoupled decay is
+    added. Other optimizers return None: their steps grow with the gradients.
     """
     if params.get("optimizer") not in ("adam", "adamw"):
         return None
@@ -21,13 +20,13 @@ def step_limit(params):
 
 
 def movement(before, after, absolute, of_norm):
-    """Returns norm, moved, largest and limit of a tensor, as `weights_moved` describes them."""
+    """Return norm, moved, largest and limit of a tensor, as `weights_moved` describes them."""
     difference = after - before
     largest = float(numpy.abs(difference).max()) if difference.size else 0.0
     norm, moved = _norm(before), _norm(difference)
     limit = None if absolute is None else absolute + of_norm * (norm + moved)
     found = {"norm": norm, "moved": moved, "largest": largest, "limit": limit}
-    # JSON knows no infinity: null stands for what is not finite.
+    # JSON has no infinity: null means a value that is not finite.
     return {
         name: value if value is None or math.isfinite(value) else None
         for name, value in found.items()
@@ -35,7 +34,7 @@ def movement(before, after, absolute, of_norm):
 
 
 def _norm(values):
-    """The Euclidean norm; scaled, so that squares of small values are not rounded to nothing."""
+    """Return the Euclidean norm; values are scaled, so that squares of small values are not 0."""
     scale = float(numpy.abs(values).max()) if values.size else 0.0
     if not scale or not math.isfinite(scale):
         return scale

@@ -1,9 +1,9 @@
-"""Where a step's time goes: some steps under the line's profiler, after all that is measured.
+"""The time of each operator in a step: a few profiled steps after all measurements.
 
 A runtime with `profile(run)` calls `run()` once under its framework's own profiler and
-returns `(name of the profiler, spans)`; the others get the functions that Python calls. A span is
-`(path, calls, seconds)`: the path runs from the outermost operator to the one in which these
-seconds were spent, without those within it.
+returns `(name of the profiler, spans)`. Other runtimes get the functions that Python calls. A span
+is `(path, calls, seconds)`. The path runs from the outermost operator to the one in which these
+seconds were spent, without the seconds of operators inside it.
 """
 
 import sys
@@ -11,11 +11,11 @@ import time
 
 MOST_OPERATORS = 300
 MOST_STACKS = 1500
-"""The longest are kept: a profile travels inside rank.json. The number of others is stated."""
+"""Only the longest are kept, because a profile is part of rank.json, which states the rest."""
 
 
 def profile(trainer, runtime, steps):
-    """Trains `steps` more steps under a profiler and returns rank.json's `profile`."""
+    """Train `steps` more steps under a profiler and return rank.json's `profile`."""
     lasted_s = []
 
     def run():
@@ -33,13 +33,13 @@ def profile(trainer, runtime, steps):
 
 
 def summary(name, spans, steps, wall_s):
-    """Returns the document of some spans; operators and stacks longest first."""
+    """Return the document of spans; operators and stacks are sorted, longest first."""
     operators, stacks = {}, {}
     for path, calls, seconds in spans:
         known = operators.setdefault(path[-1], [0, 0.0])
         known[0] += calls
         known[1] += seconds
-        # A semicolon parts the names of a stack, as in the files that flame graphs are made of.
+        # A semicolon separates the names of a stack, as in input files of flame graphs.
         stack = ";".join(part.replace(";", ",") for part in path)
         stacks[stack] = stacks.get(stack, 0.0) + seconds
     by_time = sorted(operators.items(), key=lambda item: -item[1][1])
@@ -55,7 +55,7 @@ def summary(name, spans, steps, wall_s):
 
 
 def nested(events):
-    """Returns the spans of events that are nested on their thread.
+    """Return the spans of events that are nested on their thread.
 
     Args:
         events: (thread, name, begin, duration) each, in seconds, in any order.
@@ -64,7 +64,7 @@ def nested(events):
     open_spans = []  # [path, end, seconds that those within it took, duration]
 
     def close(begin, end):
-        # Clocks round: what overlaps without lying within comes after.
+        # Clocks are rounded: a span that overlaps without being inside counts as later.
         while open_spans and (open_spans[-1][1] <= begin or open_spans[-1][1] < end):
             path, _, within, duration = open_spans.pop()
             spans.append((path, 1, max(duration - within, 0.0)))
@@ -82,7 +82,7 @@ def nested(events):
 
 
 def functions(run):
-    """Calls `run` and returns the spans of the functions that this thread calls meanwhile."""
+    """Call `run` and return the spans of the functions that this thread calls in it."""
     # [seconds of itself, calls, children by name] of each place in the tree of calls
     root = [0.0, 0, {}]
     open_calls = [root]

@@ -8,9 +8,9 @@ Runs in the framework's own interpreter; everything it needs stands in the envir
     NIGHTBENCH_PROCESS_DIR  where steps.jsonl and rank.json go
     NIGHTBENCH_CODE         the folder of this file
 
-Four of its files are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
+Four files there are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
 `frameworks/<line>/trainer.py` (how a network is trained), `workloads/<name>/<api>.py` (the network
-and its loss in the line's API) and `workloads/<name>/data.py` (batches and weights).
+and its loss in the line's API) and `workloads/<name>/data.py` (batches and initial weights).
 
 Exit code 0: done. 3: a loss is not finite (rank.json is written). Anything else: a crash, whose
 traceback is on stderr.
@@ -38,15 +38,15 @@ CONDITIONS = (
     *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "XLA_FLAGS"),
     *("TF_ENABLE_ONEDNN_OPTS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"),
 )
-"""Variables that decide in which order kernels add, and with which instructions."""
+"""Variables that decide the order of additions in kernels, and their instructions."""
 
 
 class Context:
-    """The job, and this process's place in it, as a runtime and a trainer see them.
+    """The job, and this process's place in it, for a runtime and a trainer.
 
     Args:
         job: the job.json document.
-        name: of this process in it.
+        name: name of this process in it.
         go: the document go.json, the start signal.
         repeat_dir: folder of the repeat.
         spec: the workload's spec.json document.
@@ -59,13 +59,13 @@ class Context:
         self.case = job["case"]
         self.params = job["workload"]["params"]
         self.parameters = self.params.get("parameters", spec.get("parameters"))
-        """Trainable parameters that the network must have: the scale's, else the workload's."""
+        """Required number of trainable parameters: the scale's, otherwise the workload's."""
         self.shards = spec.get("shards")
         """The network's list of layers that `shard` gathers one by one."""
         self.matrices = spec.get("tensor")
         """How `tensor` splits the network's modules."""
         self.tables = spec.get("context")
-        """The network's tables by position, which `context` cuts as it cuts sequences."""
+        """The network's tables by position, which `context` cuts like sequences."""
         self.experts = spec.get("expert", {}).get("modules")
         """The network's modules whose weights have experts in their first dimension."""
         self.ends = spec.get("pipeline")
@@ -81,26 +81,26 @@ class Context:
         self.world_size = len(self.trainers)
         collective = self.case["strategy"] == "collective"
         self.grouped = self.measured and collective and self.world_size > 1
-        """Whether gradients are exchanged between ranks. No line wraps a rank that is alone (no
-        process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
+        """Whether gradients are exchanged between ranks. No line wraps a single rank (no process
+        group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
-        """Samples of a rank's step; "max" until it has been searched."""
+        """Samples in a rank's step; "max" until the search has found the number."""
         self.tensor = self.case.get("tensor", 1)
-        """Ranks that split each matrix; neighbours."""
+        """Number of ranks that split each matrix; they are neighbours."""
         self.pieces = self.case.get("context", 1)
-        """Ranks that split each sequence."""
+        """Number of ranks that split each sequence."""
         self.stages = self.case.get("pipeline", 1)
-        """Ranks that split the layers, one after another."""
+        """Number of ranks that split the layers, one after another."""
         self.devices_of_experts = self.case.get("expert", 1)
-        """Ranks that split the experts of each layer; each has samples of its own."""
+        """Number of ranks that split the experts of each layer; each has its own samples."""
         self.together = self.tensor * self.pieces * self.stages
-        """Ranks that compute the same samples: the batches of all of them as one."""
+        """Number of ranks that compute the same samples: their batches joined to one."""
         self.data_ranks = self.world_size // self.together
         self.data_rank = self.rank // (self.tensor * self.pieces) % max(self.data_ranks, 1)
-        """Whose samples these are, of so many; a gang of servers alone has no samples."""
+        """Number among `data_ranks` with different samples; servers have no samples."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)
-        """Folder or file of real data on this node; None where batches are synthetic."""
+        """Folder or file of real data on this node; None if batches are synthetic."""
         self.device = self.process["device"]
         """Index or UUID of a GPU; None on the CPU."""
         self.ports = go["ports"]
@@ -108,15 +108,15 @@ class Context:
         self.runtime = None
 
     def address(self, name):
-        """(host, port) on the data network where the named process may listen."""
+        """Return (host, port) on the data network where the named process may listen."""
         node = _by_name(self.job["nodes"], _by_name(self.job["processes"], name)["node"])
         return node["data_address"], self.ports[name]
 
 
 def data_path(job, spec):
-    """Returns where a job's data are on this node: the set of the cluster, or the shipped sample.
+    """Return the path of a job's data on this node: the cluster's data set or the shipped sample.
 
-    None where they are synthetic.
+    Return None if the data are synthetic.
     """
     if job["case"]["data"] == "sample":
         return os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", spec["reads"])
@@ -128,7 +128,7 @@ def _by_name(items, name):
 
 
 def load_module(name, path):
-    """Imports a file by its path: names of workload folders are not valid module names."""
+    """Import a file by its path, because names of workload folders are not valid module names."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -137,13 +137,13 @@ def load_module(name, path):
 
 
 def read_json(path):
-    """Returns the JSON document in a file."""
+    """Return the JSON document in a file."""
     with open(path) as stream:
         return json.load(stream)
 
 
 def write_json(path, document):
-    """Writes a JSON document atomically, by a rename."""
+    """Write a JSON document atomically, by a rename."""
     temporary = "{}.tmp-{}".format(path, os.getpid())
     with open(temporary, "w") as stream:
         json.dump(document, stream, allow_nan=False)
@@ -153,7 +153,7 @@ def write_json(path, document):
 
 
 def process_start_s():
-    """Returns the start of this process on the monotonic clock, in s (resolution 0.01 s)."""
+    """Return the start of this process on the monotonic clock, in s (resolution 0.01 s)."""
     with open("/proc/self/stat") as stream:
         # The second field, the command's name in brackets, may hold blanks; start time is the 22nd.
         ticks = int(stream.read().rpartition(")")[2].split()[19])
@@ -162,14 +162,14 @@ def process_start_s():
 
 
 def tell_stack_on_signal(folder):
-    """SIGUSR2 writes the stacks of all threads to faulthandler.txt, whatever Python is doing."""
+    """Make SIGUSR2 write the stacks of all threads to faulthandler.txt, whatever Python does."""
     # Kept open for the life of the process: the handler writes to the descriptor.
     stream = open(os.path.join(folder, "faulthandler.txt"), "w")  # noqa: SIM115 - see above
     faulthandler.register(signal.SIGUSR2, file=stream, all_threads=True)
 
 
 def new_runtime(code, context):
-    """Returns the line's runtime, after it has joined the other ranks."""
+    """Return the line's runtime, after it has joined the other ranks."""
     line = os.path.join(code, "frameworks", context.case["framework"])
     runtime = load_module("nightbench_runtime", os.path.join(line, "runtime.py")).Runtime(context)
     context.runtime = runtime
@@ -178,7 +178,7 @@ def new_runtime(code, context):
 
 
 def new_trainer(code, context, wrap_data=None):
-    """Returns the line's trainer of the workload; `wrap_data` may replace the module data.py."""
+    """Return the line's trainer of the workload; `wrap_data` may replace the module data.py."""
     line = os.path.join(code, "frameworks", context.case["framework"])
     workload = os.path.join(code, "workloads", context.case["workload"])
     api = read_json(os.path.join(line, "framework.json"))["api"]
@@ -189,7 +189,7 @@ def new_trainer(code, context, wrap_data=None):
 
 
 def count_step(trainer, context):
-    """Counts a step; counts nothing if memory ends, for what was measured fits without it."""
+    """Count a step's FLOPs and sent bytes; count nothing if this needs too much memory."""
     try:
         trainer.count_step()
     except Exception as error:
@@ -199,13 +199,13 @@ def count_step(trainer, context):
 
 
 def conditions(environ):
-    """Returns what decides on a CPU how kernels add; on GPUs libraries may choose by time."""
+    """Return the settings that decide how CPU kernels add; on GPUs, libraries choose by time."""
     cpus = str(len(os.sched_getaffinity(0)))
     return {"cpus": cpus, **{name: environ[name] for name in CONDITIONS if name in environ}}
 
 
 def main():
-    """Runs the process named by the environment and returns its exit code."""
+    """Run the process named by the environment and return its exit code."""
     environ = os.environ
     started_s = process_start_s()
     code, folder = environ["NIGHTBENCH_CODE"], environ["NIGHTBENCH_PROCESS_DIR"]
@@ -219,7 +219,7 @@ def main():
 
     profiled_steps = int(extra_of(job, "profile"))
     if profiled_steps:
-        # No figure of this job enters a history: NCCL may say in the window what it chooses.
+        # No value of this job enters a history, so NCCL may log its choices in the window.
         environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,TUNING")
     searched = context.measured and context.batch_size == MAX
     if searched:

@@ -3,9 +3,9 @@
     {"kind": "phase", "phase": "search|import|build|warmup|window|drain|finish", "t_s": 12.5}
     {"kind": "step", "phase": "warmup|window|drain", "step": 1, "t_s": 13.0, "dt_s": 0.5}
 
-`t_s` is the node's monotonic clock, `step` counts from 1 within its phase. These records show
-progress; the results are computed from what `measure` returns (on a device that runs ahead of the
-host a record's time is when the step was queued).
+`t_s` is the node's monotonic clock; `step` counts from 1 in its phase. These records only show
+progress: results are computed from the return value of `measure`. If the host queues steps ahead of
+the device, a record has the time when the step was queued.
 """
 
 import atexit
@@ -14,7 +14,7 @@ import os
 import time
 
 WRITTEN_AT_ONCE = 16
-"""First steps of a phase that are not buffered: a rank that hangs early is seen where it hangs."""
+"""First steps of a phase that are not buffered, to show where a rank hangs early."""
 
 
 class Recorder:
@@ -26,17 +26,17 @@ class Recorder:
         self._lines = []
         self._written_s = 0.0
         self._previous_s = time.monotonic()
-        # An exception ends the process without `close`: what it reached is told all the same.
+        # An exception ends the process without `close`: store what it reached.
         atexit.register(self._flush_at_exit, os.getpid())
 
     def phase(self, name):
-        """Records that a phase begins now."""
+        """Record that a phase begins now."""
         self._previous_s = time.monotonic()
         self._lines.append(json.dumps({"kind": "phase", "phase": name, "t_s": self._previous_s}))
         self.flush()
 
     def step(self, phase, step):
-        """Records that a step has returned now."""
+        """Record that a step has returned now."""
         now = time.monotonic()
         self._lines.append(
             '{{"kind": "step", "phase": "{}", "step": {}, "t_s": {:.6f}, "dt_s": {:.6f}}}'.format(
@@ -48,7 +48,7 @@ class Recorder:
             self.flush()
 
     def flush(self):
-        """Writes the buffered records."""
+        """Write the buffered records."""
         if self._lines:
             self._stream.write("\n".join(self._lines) + "\n")
             self._stream.flush()
@@ -60,6 +60,6 @@ class Recorder:
             self.flush()
 
     def close(self):
-        """Writes the buffered records and closes the file."""
+        """Write the buffered records and close the file."""
         self.flush()
         self._stream.close()

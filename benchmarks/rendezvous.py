@@ -1,8 +1,8 @@
-"""Barrier and agreement between ranks over TCP, for frameworks that offer none (Fluid's trainers).
+"""Barrier and agreement between ranks over TCP, for frameworks without them (Fluid's trainers).
 
-Rank 0 listens on its own reserved port, the others connect and stay connected. One exchange is:
-every rank sends a line, rank 0 answers each with its own number once all lines are there. A rank
-that dies closes its connection, and the others fail instead of waiting.
+Rank 0 listens on its own reserved port; the others connect and stay connected. In one exchange,
+every rank sends a line, and rank 0 answers each with its own number after all lines have arrived.
+If a rank dies, its connection closes, and the others fail instead of waiting.
 """
 
 import json
@@ -28,7 +28,7 @@ class Rendezvous:
         self._sockets = peers
 
     def agree(self, value):
-        """Returns rank 0's number on every rank, once all have called it."""
+        """Return rank 0's number on every rank, after all ranks have called it."""
         if self._rank:
             _send(self._streams[0], value)
             return _receive(self._streams[0])
@@ -39,7 +39,7 @@ class Rendezvous:
         return value
 
     def least(self, value):
-        """Returns the smallest of all ranks' numbers; the connections end with it."""
+        """Return the smallest of all ranks' numbers; the connections must then be closed."""
         if self._rank:
             _send(self._streams[0], value)
             return _receive(self._streams[0])
@@ -47,26 +47,26 @@ class Rendezvous:
         for stream in self._streams:
             _send(stream, value)
         for stream in self._streams:
-            # Whoever closes first keeps the port in TIME_WAIT: let it be the others'.
+            # The side that closes first keeps its port in TIME_WAIT: let the clients close first.
             stream.readline()
         return value
 
     def barrier(self):
-        """Returns once all ranks have called it."""
+        """Return after all ranks have called it."""
         self.agree(0)
 
     def close(self):
-        """Closes the connections."""
+        """Close the connections."""
         for connection in self._streams + self._sockets:
             connection.close()
 
 
 def of_trainers(context, port=None):
-    """Returns the rendezvous of the gang's trainers on trainer 0's node; None for one trainer.
+    """Return the rendezvous of the gang's trainers on trainer 0's node; None for one trainer.
 
     Args:
-        context: the rank's.
-        port: name of the port; trainer 0's own when None.
+        context: the context of the rank.
+        port: name of the port; if None, trainer 0's own port.
     """
     if context.world_size == 1:
         return None
@@ -75,9 +75,9 @@ def of_trainers(context, port=None):
 
 
 def least_of_trainers(context, value):
-    """Returns the smallest of the trainers' numbers, once all have called it.
+    """Return the smallest of the trainers' numbers, after all trainers have called it.
 
-    Trainer 0 leaves last: its port is free for the framework as soon as this returns.
+    Trainer 0 disconnects last: its port is free for the framework when this returns.
     """
     meeting = of_trainers(context)
     if meeting is None:

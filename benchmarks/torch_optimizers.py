@@ -1,4 +1,4 @@
-"""Optimisers of libraries with PyTorch's interface, from the parameters of spec.json."""
+"""Optimizers of libraries with PyTorch's interface, from the parameters of spec.json."""
 
 
 def _together(weights):
@@ -6,7 +6,7 @@ def _together(weights):
 
 
 def optimizers_of(optim, groups_of=_together, **of_adam):
-    """Name -> maker from parameters of a network and of its workload, and switches of the library.
+    """Return name -> maker, which takes the network's parameters, the workload's, and switches.
 
     Args:
         optim: the library's module.

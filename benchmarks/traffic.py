@@ -1,8 +1,8 @@
 """The transport that a rank really uses, read from its sockets and from NCCL's log.
 
-Written `backend/network/interface`, as far as it is known: `gloo/socket/eth0`. NCCL chooses
-interfaces by itself; what it says of its channels, its algorithm and its protocol follows instead:
-`nccl/ib/16 channels`, `nccl/ib/16 channels/ring simple`.
+It has the form `backend/network/interface` with the known parts: `gloo/socket/eth0`. NCCL chooses
+interfaces by itself. Its channels, algorithm and protocol follow instead: `nccl/ib/16 channels`,
+`nccl/ib/16 channels/ring simple`.
 """
 
 import collections
@@ -27,11 +27,11 @@ NCCL_LOG = "nccl.log"
 
 
 def listen_to_nccl(environment):
-    """Let NCCL write down how its ranks are connected; call this before it is initialised.
+    """Make NCCL log how its ranks are connected; call this before NCCL is initialised.
 
-    It logs while it connects and is silent in the window, unless NCCL_DEBUG_SUBSYS has TUNING: then
-    it writes a line for each collective. A log that the site asked for by NCCL_DEBUG_FILE stays
-    where it is.
+    NCCL logs while it connects and is silent in the window. If NCCL_DEBUG_SUBSYS has TUNING, it
+    writes a line for each collective. A log that the site has set by NCCL_DEBUG_FILE keeps its
+    path.
     """
     environment.setdefault("NCCL_DEBUG", "INFO")
     environment.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET")
@@ -41,7 +41,7 @@ def listen_to_nccl(environment):
 
 
 def of_nccl(environment):
-    """`nccl/ib`, `nccl/socket`, `nccl/p2p`, ... from NCCL's log; `nccl` where it names none."""
+    """Return `nccl/ib`, `nccl/socket`, `nccl/p2p`, ... from NCCL's log; `nccl` without one."""
     path = environment.get("NCCL_DEBUG_FILE")
     try:
         with open(path or "", errors="replace") as log:
@@ -51,11 +51,11 @@ def of_nccl(environment):
 
 
 def nccl_transport(log):
-    """Returns the transport of the channels between ranks in the text of NCCL's log.
+    """Return the transport of the channels between ranks, from the text of NCCL's log.
 
-    Channels over a network count before those inside of a node; without any channel (one rank) it
-    is the network that NCCL has chosen. The algorithm with most bytes counts; rank 0 alone names
-    them.
+    Channels over a network have priority over channels inside a node. Without any channel (one
+    rank), the result has the network that NCCL chose. The algorithm that moved most bytes is named;
+    only rank 0 logs it.
     """
     networks, inside = set(), set()
     for found in _VIA.findall(log):
@@ -82,12 +82,12 @@ def _name(word, names):
 
 
 def of_gloo(store_port=None):
-    """`gloo/socket/eth0`; see `of_sockets`."""
+    """Return the transport of gloo, such as `gloo/socket/eth0`; see `of_sockets`."""
     return of_sockets("gloo", store_port)
 
 
 def of_sockets(backend, store_port=None):
-    """`grpc/socket/eth0`: the interfaces of this process's connections to other ranks.
+    """Return backend and interfaces of this process's connections to ranks: `grpc/socket/eth0`.
 
     Args:
         backend: library that exchanges the gradients.
@@ -98,7 +98,7 @@ def of_sockets(backend, store_port=None):
 
 
 def interfaces(without_port=None):
-    """Returns the network interfaces of this process's established TCP connections."""
+    """Return the network interfaces of this process's established TCP connections."""
     mine = _own_sockets()
     found = set()
     for family, path in ((socket.AF_INET, "/proc/self/net/tcp"),
@@ -116,7 +116,7 @@ def interfaces(without_port=None):
 
 
 def interface_of(host):
-    """Name of the network interface with the address of a host name; None where none has it."""
+    """Return the network interface that has the address of a host name; None if there is none."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     except socket.gaierror:
@@ -137,7 +137,7 @@ def _own_sockets():
 
 
 def _lines(path):
-    """The words of each line of a file of the kernel; none where it is absent."""
+    """Return the words of each line of a kernel file; empty if the file is absent."""
     try:
         with open(path) as table:
             return [line.split() for line in table]
@@ -146,7 +146,7 @@ def _lines(path):
 
 
 def _address(family, text):
-    """The kernel writes addresses as 32-bit words in the machine's own order."""
+    """Return an address as bytes; the kernel writes it as 32-bit words in the machine's order."""
     size = 4 if family == socket.AF_INET else 16
     words = [int(text[i : i + 8], 16) for i in range(0, size * 2, 8)]
     packed = struct.pack("={}I".format(len(words)), *words)

@@ -1,6 +1,6 @@
 """Wrappers of a line's trainer: drills slow a step, tests inject faults.
 
-The measured loop calls `step()` of the outermost trainer and knows nothing of the others.
+The measured loop calls `step()` of the outermost trainer and does not know the inner ones.
 """
 
 import time
@@ -24,7 +24,7 @@ class Slowed(Wrapper):
         self._runtime, self._sleep_s = runtime, sleep_s
 
     def step(self):
-        """Runs a step, waits for the device (which would hide the sleep otherwise) and sleeps."""
+        """Run a step, wait for the device (otherwise it would hide the sleep) and sleep."""
         self.trainer.step()
         self._runtime.device_sync()
         time.sleep(self._sleep_s)

@@ -8,13 +8,13 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Patte
 Fields = Dict[str, Any]
 """Values that a line states, by name; see `logs.reading.read`."""
 Row = Tuple[int, Optional[Fields]]
-"""Number of a line that claims to state a step, and what it states; None where it is damaged."""
+"""Number of a line that claims to state a step, and its fields; None if it is damaged."""
 
 NUMBER = (
     r"(?:[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![.,]?\d)"
     r"|[-+]?(?:nan|NaN|NAN|inf|INF|Infinity)\b)"
 )
-"""A number as a whole, with commas between thousands or none; `10.3.4` and `4,33,0` are none."""
+"""A complete number, with or without commas between thousands; not `10.3.4` or `4,33,0`."""
 _NAME = r"(?!step|iter|it[-_/\d]|epoch|batch)[a-z]"
 _MARKS = (
     r"\[\d+(?:,\d+)?\](?:<std\w+>)?",  # mpirun
@@ -30,7 +30,7 @@ _MARKS = (
     _NAME + r"[\w.]{0,40}-[\w.-]{0,40}\d:(?=\s)",  # pdsh, of a host whose name has a dash
 )
 TAG = re.compile(r"^\s*((?:(?:{})(?:\s?:)?\s?){{1,3}})".format("|".join(_MARKS)), re.IGNORECASE)
-"""Text before the lines of one process of several: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
+"""Text before the lines of one of several processes: `[1,0]<stdout>:`, `0: `, `[rank0]:`."""
 
 _DRAWN_AGAIN = re.compile(r"\r|\x08+")
 _COLOURS = (  # Each begins with a text that re can look for.
@@ -45,13 +45,13 @@ _TIME = re.compile(
 
 
 class LogError(Exception):
-    """A log of which no number can be read without a guess."""
+    """A log from which values cannot be read without guessing."""
 
 
 def without_colours(text: str) -> str:
     """Return a text without the codes that colour it in a terminal.
 
-    Also where the escape character was lost, or is written `^[`.
+    This includes codes whose escape character is lost or written as `^[`.
     """
     for codes in _COLOURS:
         text = codes.sub("", text)
@@ -62,7 +62,7 @@ def number(text: Any) -> float:
     """Return a number's value; commas may separate its thousands.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a number.
     """
     if isinstance(text, str) and "," in text:
         if not re.match(NUMBER + r"\Z", text):
@@ -74,9 +74,9 @@ def number(text: Any) -> float:
 def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
     """Return the lines of a log, and whether the last one is complete.
 
-    Progress bars write over themselves: a carriage return or backspaces end a line as well, and
-    what follows is of the same process. Colours are removed, and the times that Kubernetes writes
-    before each line, unless they are asked for.
+    Progress bars overwrite themselves: a carriage return or backspaces end a line too, and the
+    text after it is of the same process. Colours are removed, and so are the times that
+    Kubernetes writes before each line, unless `with_times` is set.
     """
     lines: List[str] = []
     text = without_colours(text.replace("\0", "")).lstrip("\ufeff").replace("\r\n", "\n")
@@ -95,7 +95,7 @@ def split_lines(text: str, with_times: bool = False) -> Tuple[List[str], bool]:
 
 
 def match(patterns: Iterable[Pattern[str]], line: str) -> Optional[Mapping[str, str]]:
-    """Return the named groups of the first pattern that a line holds; None where it holds none."""
+    """Return the named groups of the first pattern found in a line; None if none is found."""
     for pattern in patterns:
         found = pattern.search(line)
         if found:
@@ -106,15 +106,15 @@ def match(patterns: Iterable[Pattern[str]], line: str) -> Optional[Mapping[str, 
 def rows(
     lines: Sequence[str], marker: Pattern[str], patterns: Sequence[Pattern[str]], **known: Any
 ) -> Iterator[Row]:
-    """Find the lines with a marker, and what the first fitting pattern reads in each.
+    """Yield the lines with a marker, and the values of the first pattern that fits each line.
 
-    A line with two markers holds pieces of two lines: it is damaged.
+    A line with two markers has pieces of two lines: it is damaged.
 
     Args:
         lines: of the log.
-        marker: what each line that states a step holds.
+        marker: pattern in each line that states a step.
         patterns: tried in turn.
-        known: what the format itself states (`time_unit`, `unit`).
+        known: values that the format defines (`time_unit`, `unit`).
     """
     for number, line in enumerate(lines, start=1):
         claims = len(marker.findall(line))

@@ -1,31 +1,31 @@
-"""Reads steps and speeds from the log of a training script, by strict rules.
+"""Reads steps and throughputs from the log of a training script, by strict rules.
 
 A format is a file `logs/formats/<name>.json` of templates (see `templates`) or a module
 `logs/formats/<name>.py`:
 
-    TITLE                    what writes it
-    MARKER                   pattern that every line holds which claims to state a step
-    read(lines, options)     yields (line number, what it states or None where it is damaged)
+    TITLE                    the program that writes it
+    MARKER                   pattern in every line that claims to state a step
+    read(lines, options)     yields (line number, fields); fields are None for a damaged line
 
-A line states some of
+The fields of a line are some of
 
     epoch, step, steps       counter; `steps` is their number in an epoch
-    since                    step before the first one that the figures are of; they are means since
-                             the line before where it is not stated
-    span                     steps that the figures are of, where they have no numbers
-    step_time, time_unit     duration of one step, and its unit; `sure` where two figures state it
+    since                    step before the first one that the values cover; if it is not stated,
+                             they are means since the line before
+    span                     number of steps that the values cover, if steps have no numbers
+    step_time, time_unit     duration of one step, and its unit; `sure` if two values state it
     throughput, unit         units of work per second
     samples                  units of work in a step
     batch                    examples in a step of the whole job
     clocked                  seconds and units of work between two events of the log
-    whole                    whether its figures are of the whole training
-    others                   figures by name, as printed: loss, tflops_per_device, mfu_percent
-    skipped                  why the line is none of training
+    whole                    whether the values cover the whole training
+    others                   other values by name: loss, tflops_per_device, mfu_percent
+    skipped                  why the line does not belong to training
 
-A wrong number is worse than none. Lines of several processes mixed, steps that go back, two runs in
+A wrong number is worse than none. Mixed lines of several processes, steps that go back, two runs in
 one file and logs without a step are errors. Damaged lines are left out and counted. So are values
-that are no positive number, have no unit, contradict each other or are far from all others. Too
-many of them are an error too.
+that are not positive, have no unit, contradict each other or are far from all others. Too many of
+them are also an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from logs.templates import TemplateFormat
 from logs.writers import OTHER_PROCESS, chosen_writer, tags_of
 
 MOST_DAMAGED = 0.1
-"""Part of the lines that may be left out; one of them always may."""
+"""Share of the lines that may be left out; one line always may."""
 
 CUT_OFF = "last line cut off"
 LOSS_NOT_FINITE = "read without their loss, which is not finite"
@@ -57,11 +57,11 @@ class Reading:
     Args:
         records: in the order of the log.
         left_out: why -> number of lines.
-        unit: of the throughput; None where none is stated.
+        unit: of the throughput; None if the log states none.
         per_device: whether the throughput is that of one device.
-        skipped: why -> number of lines that are as they should be, and none of these records.
-        processes: what is known of the processes that wrote; empty where one did.
-        earlier: what the runs before this one state; empty where there are none.
+        skipped: why -> number of correct lines that are not among these records.
+        processes: the processes that wrote the log; empty if there is one.
+        earlier: a description of earlier runs in the log; empty if there are none.
     """
 
     records: List[Record]
@@ -74,11 +74,11 @@ class Reading:
 
     @property
     def numbered(self) -> bool:
-        """Whether its steps are numbered."""
+        """Whether all records have a step number."""
         return all(record.step is not None for record in self.records)
 
     def warmed(self, steps: int) -> List[Record]:
-        """Return the records without a step of the warm-up; an unnumbered line is at least one."""
+        """Return the records after the warm-up; a line without number is at least one step."""
         return [record for record in self.records if record.whole or record.begun >= steps]
 
 
@@ -92,10 +92,10 @@ def names() -> List[str]:
 
 
 def format_named(name: str) -> Any:
-    """Return a format: a module, or what a file of templates says.
+    """Return a format: a module, or the format of a file of templates.
 
     Raises:
-        LogError: there is none of that name.
+        LogError: there is no format of that name.
     """
     if name not in names():
         raise LogError("found format {!r}; expected one of {}".format(name, ", ".join(names())))
@@ -110,20 +110,20 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
     """Read a whole log.
 
     Args:
-        name: of its format.
-        text: of the log.
-        options: of the format (`pattern`, `time_unit`, `metric`), and for all `unit`, which a
-            throughput has that states none, and `every`, the steps between two lines of a log
-            that does not number them. `choose` reads one process of several and the last of
-            several runs, and counts the lines of the others; else they are refused. `writer` is
-            what the lines of the chosen process begin with.
+        name: name of its format.
+        text: text of the log.
+        options: of the format (`pattern`, `time_unit`, `metric`), and for all formats: `unit` of
+            a throughput without a unit; `every`, the steps between two lines of a log without
+            step numbers. `choose` reads one of several processes and the last of several runs,
+            and counts the other lines; otherwise such logs are refused. `writer` is the text at
+            the start of the chosen process's lines.
 
     Raises:
-        LogError: it cannot be read without a guess.
+        LogError: the log cannot be read without guessing.
     """
     options = options or {}
     module = format_named(name)
-    # A pattern of one's own may name the time.
+    # The user's own pattern may contain the time.
     lines, complete = split_lines(text, with_times=not module.MARKER.pattern)
     left_out: Counter = Counter()
     if not complete:
@@ -188,7 +188,7 @@ def read(name: str, text: str, options: Optional[Mapping[str, Any]] = None) -> R
 
 
 def _found(name: str, module: Any, lines: List[str], options: Mapping[str, Any]) -> List[Row]:
-    """Return what a format reads of lines.
+    """Return the rows that a format reads from lines.
 
     Raises:
         LogError: a line has the shape of another format.

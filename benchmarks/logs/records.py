@@ -13,17 +13,17 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 from logs.lines import Fields, number
 
 CONTRADICTION = 0.1
-"""Relative difference of what one line states twice: samples, and throughput by step time."""
+"""Relative difference between samples and throughput x step time at which they contradict."""
 
 MOST_PAUSED = 2.0
-"""Times the steps' own duration that the log's clock may state: evaluations are between."""
+"""Maximum ratio of the log's clock to the steps' duration: evaluations run between steps."""
 
 ABSURD = 50.0
-"""Times the median, or part of it, beyond which a value is left out."""
+"""Ratio to the median (or its inverse) beyond which a value is left out."""
 
 SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
 EXAMPLES = ("examples", "images", "samples", "seq", "sequences")
-"""Units of work of which a step of the whole job has at least one."""
+"""Units of work with at least one unit in a step of the whole job."""
 _PER_SECOND = re.compile(r"^(.+?)/(?:s|sec|second)\.?(/device)?$")
 
 DAMAGED = "damaged"
@@ -35,7 +35,7 @@ SPEED_CONTRADICTS = "read without their speed, which contradicts their step time
 
 
 class LeftOut(Exception):
-    """A line that is left out: why, and what it states where that explains it."""
+    """A line that is left out: the reason and, if it helps, the values of the line."""
 
     def __init__(self, why: str, said: str = ""):
         super().__init__(why)
@@ -44,16 +44,16 @@ class LeftOut(Exception):
 
 @dataclass
 class Record:
-    """A line that states a step or a speed."""
+    """The record of a line that states a step or a throughput."""
 
     line: int
     segment: int = 0
-    """Steps of different segments cannot be subtracted: the number between is not stated."""
+    """Steps of different segments cannot be subtracted: the steps between are not known."""
     step: Optional[int] = None
     begun: int = 0
-    """Steps of this run before the first one that its values cover, at least."""
+    """Minimum number of steps of this run before the first one that its values cover."""
     done: int = 0
-    """Steps of this run up to its own, at least."""
+    """Minimum number of steps of this run up to this record."""
     whole: bool = False
     step_s: Optional[float] = None
     throughput: Optional[float] = None
@@ -66,7 +66,7 @@ def record_of(
     """Return the record of a line; its unit is added to `units`.
 
     Raises:
-        LeftOut: there is none.
+        LeftOut: the line has no usable record.
     """
     if fields is None:
         raise LeftOut(DAMAGED)
@@ -91,22 +91,22 @@ def record_of(
 
 @functools.lru_cache(maxsize=None)
 def unit_and_device(text: str) -> Tuple[str, str]:
-    """Return the unit of `tokens/s/device` or `tokens`, and `/device` where it is of one."""
+    """Return the unit of `tokens/s/device` or `tokens`, and `/device` if it is per device."""
     found = _PER_SECOND.match(text)
     return (found.group(1), found.group(2) or "") if found else (text, "")
 
 
 def _cross_check(record: Record, fields: Fields, examples: bool, skipped: Counter) -> None:
-    """Compare the figures of a line with each other: no other place does.
+    """Check the metrics of a line against each other, which no other function does.
 
     Args:
-        record: of the line; a speed that is wrong for certain is taken out of it.
-        fields: what the line states.
+        record: the line's record; a throughput that is certainly wrong is removed from it.
+        fields: the fields that the line states.
         examples: whether its throughput is in examples of the whole job.
         skipped: why -> number of lines.
 
     Raises:
-        LeftOut: they contradict each other, and which of them is wrong is not known.
+        LeftOut: they contradict each other, and it is unknown which of them is wrong.
     """
     speed, step_s = record.throughput, record.step_s
     batch = fields.get("batch") or record.others.get("global_batch_size")
@@ -135,7 +135,7 @@ def _cross_check(record: Record, fields: Fields, examples: bool, skipped: Counte
 
 
 def _agree(product: float, samples: Optional[float], examples: bool) -> bool:
-    """Whether a speed by the step time makes the work of a step."""
+    """Return whether throughput times step time equals the work of a step."""
     if samples is None:
         return not examples or product >= 1 - CONTRADICTION
     return abs(product / samples - 1) <= CONTRADICTION
@@ -145,7 +145,7 @@ def _count(value: Any) -> int:
     if isinstance(value, int) and abs(value) < 10**18:
         return value
     text = str(value).replace(",", "")
-    if len(text) > 18 or not text.lstrip("-").isdigit():  # no log counts to more digits
+    if len(text) > 18 or not text.lstrip("-").isdigit():  # no log has numbers with more digits
         raise LeftOut(DAMAGED)
     return int(text)
 
@@ -161,9 +161,9 @@ def _positive(value: Any) -> float:
 
 
 def drop_far_off(records: Sequence[Record], figure: str) -> int:
-    """Take out values that are far from their median; return how many.
+    """Remove values that are far from their median; return their number.
 
-    The first record is kept: it holds compilation, and is of the warm-up.
+    The first record is kept: it includes compilation and belongs to the warm-up.
     """
     stated = [value for value in (getattr(record, figure) for record in records) if value]
     if len(stated) < 3:

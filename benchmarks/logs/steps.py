@@ -1,4 +1,4 @@
-"""Which run of a log is read, its steps, and how many of the run come before each line."""
+"""The run of a log that is read, its steps, and the number of its steps before each line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ State = Tuple[Fields, Record]
 """Values that a line states, and its record."""
 
 LEAST_RUN = 3
-"""Lines of a run: what goes back after fewer are several processes."""
+"""Minimum lines of a run; steps that go back after fewer lines show several processes."""
 
 EARLIER_RUN = "of earlier runs"
 STATED_AGAIN = "of a step that is stated again"
 
 
 def last_run(states: List[State]) -> Tuple[List[State], Dict[str, int], str]:
-    """Return the lines of the last run, each step once; others, by why; and what came before it.
+    """Return the lines of the last run, each step once; other lines by reason; and what was before.
 
-    A training that was started again goes back, and then on for many lines. Processes that write
-    into one log go back, or state a step again, at every other line. A step that is stated again
-    here and there is neither.
+    In a restarted training, steps go back once and then increase for many lines. If several
+    processes write one log, steps go back or repeat at every other line. A step that repeats only
+    now and then is neither.
     """
     places = [(fields.get("epoch") or 0, fields["step"]) for fields, _ in states]
     begins = [n for n in range(1, len(places)) if places[n] < places[n - 1]]
@@ -44,15 +44,15 @@ def last_run(states: List[State]) -> Tuple[List[State], Dict[str, int], str]:
 
 
 def _begin(states: Sequence[State]) -> int:
-    """Return the step before the first one, as its epoch counts; -1 where they count from 0.
+    """Return the step before the first one, counted as in its epoch; -1 if steps count from 0.
 
-    A run that was resumed begins an interval before the line that it writes first, unless that
-    stands at no multiple of the interval.
+    A resumed run begins one interval before its first line, unless that line's step is no
+    multiple of the interval.
     """
     fields, record = states[0]
     first, since = fields["step"], fields.get("since")
     if record.step_s is None and record.throughput is None:
-        return first  # its figures begin behind it
+        return first  # its values begin after it
     if since is not None and first - since > 1:
         return since
     places = [(each.get("epoch"), each["step"]) for each, _ in states]
@@ -68,10 +68,10 @@ def _begin(states: Sequence[State]) -> int:
 
 
 def number_steps(states: List[State], every: Optional[int]) -> None:
-    """Give records their steps, counted over epochs, and how many of the run came before them.
+    """Set the records' steps, counted over epochs, and the number of steps of the run before them.
 
     Raises:
-        LogError: a step comes twice or goes back, or only some lines are numbered.
+        LogError: a step repeats or goes back, or only some lines have step numbers.
     """
     if all(fields.get("step") is None for fields, _ in states):
         done = 0

@@ -10,14 +10,14 @@ from logs.reading import Reading, format_named, read
 from logs.records import Record
 
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh")
-"""Begins of files of gzip, zstd, xz and bzip2."""
+"""First bytes of files of gzip, zstd, xz and bzip2."""
 
 
 def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:
     """Return the steps and values of a log, without those of the warm-up.
 
     Raises:
-        LogError: it cannot be read without a guess, or it ends within the warm-up.
+        LogError: the log cannot be read without guessing, or it ends in the warm-up.
     """
     try:
         with open(path, "rb") as stream:
@@ -71,7 +71,7 @@ def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Di
 
 
 def _notes(reading: Reading, measured: List[Record]) -> Iterator[str]:
-    """Say whose the figures are, and of what, where that is not the training of the whole job."""
+    """Yield notes on the values, if they are not those of the whole job's training."""
     if reading.processes:
         yield "the values are those of {}; each may state only its share".format(reading.processes)
     if any(record.whole for record in measured):

@@ -1,21 +1,21 @@
-"""Formats that are data: `logs/formats/<name>.json` says what comes before and after each value.
+"""Formats that are data: `logs/formats/<name>.json` has the text before and after each value.
 
-    {"title": "what writes it",
-     "marker": "it {*}: took",                      each line that claims to state a step
-     "not": "validate",                             lines with a marker that state none
+    {"title": "the program that writes it",
+     "marker": "it {*}: took",                      in each line that claims to state a step
+     "not": "validate",                             lines with a marker, but without a step
      "step": "it {}:",
      "step_time": {"ms": "took {} ms"},             by unit
-     "throughput": {"tokens/s/device": "tps: {}"},  by unit; of one device where the unit says so
-     "others": {"loss": "loss: {}"}}                by name, as printed
+     "throughput": {"tokens/s/device": "tps: {}"},  by unit; of one device if the unit says so
+     "others": {"loss": "loss: {}"}}                by name
 
-A template is text of the line: `{}` is the value, `{*}` any number, and a blank is
-any number of them, at the end at least one. A list of templates is tried in turn. Values may have
-thousands parted by commas, and end with K, M or G. `interval` is the duration of all steps since
-`since`, of as many as `interval_rate` (steps/s) makes of it, or since the line before. `beside` are
-others that are on lines of their own, before a step's line; `batch` is the examples of all steps
-that follow. `none` says by name which value means none. Values are means since the line
-before, unless `span` says of how many steps. `bar` are templates of epoch, step and steps of an
-epoch, for lines whose step is rounded (`1e+3`).
+A template is text of the line: `{}` is the value, `{*}` any number, and a blank any number of
+blanks, at the end at least one. A list of templates is tried in turn. Values may have thousands
+separated by commas, and end with K, M or G. `interval` is the duration of all steps since `since`,
+or since the line before; with `interval_rate` (steps/s), their number is the product of both.
+`beside` are values on lines of their own before a step's line. `batch` is the examples of all steps
+that follow. `none` gives by name the value that means none. Values are means since the line before,
+unless `span` gives the number of steps. `bar` has templates of epoch, step and steps of an epoch,
+for lines whose step is rounded (`1e+3`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Templates = Union[str, List[str]]
 _ANY = r"[-+.,\deE]+"
 _SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 ROUNDED = 0.005
-"""Relative error of a step that has three digits."""
+"""Relative error of a step that is rounded to three digits."""
 
 
 class Template:
-    """A text with a value in it: its place in a line, and the value."""
+    """A text that contains a value; it finds its position in a line, and the value."""
 
     def __init__(self, text: str):
         parts = []
@@ -54,10 +54,10 @@ class Template:
         self._word = re.split("[ }]", text.split("{}")[0])[-1]
 
     def search(self, line: str, at: int = 0) -> Optional[Match[str]]:
-        """Return the first place where it stands in a line, from `at` on; None where it does not.
+        """Return the first match in a line from `at` on; None if there is none.
 
-        Most begin with a known text, which is found many times faster than a pattern; so is the
-        word before the value, which is always there.
+        Most templates begin with a known text, which is found many times faster than a pattern. So
+        is the word before the value, which is always in the line.
         """
         if self._word not in line:
             return None
@@ -72,7 +72,7 @@ class Template:
         return None
 
     def findall(self, line: str) -> List[Match[str]]:
-        """Return all places in a line."""
+        """Return all matches in a line."""
         places: List[Match[str]] = []
         found = self.search(line)
         while found:
@@ -100,23 +100,23 @@ def _value(found: Match[str]) -> float:
 
 
 class Marker:
-    """Templates of which each line has one that claims to state a step; used as a pattern is."""
+    """Templates, one of which is in each line that states a step; used like a pattern."""
 
     def __init__(self, templates: Templates):
         self._templates = compiled(templates)
         self.pattern = str(templates)
 
     def findall(self, line: str) -> List[Match[str]]:
-        """Return all places in a line."""
+        """Return all matches in a line."""
         return [found for template in self._templates for found in template.findall(line)]
 
     def search(self, line: str) -> bool:
-        """Whether a line has one."""
+        """Return whether a template is in the line."""
         return any(template.search(line) for template in self._templates)
 
 
 class TemplateFormat:
-    """A format that a JSON file describes; it reads as a module of `logs/formats` does."""
+    """A format that a JSON file describes, with the interface of the modules of `logs/formats`."""
 
     def __init__(self, path: str):
         with open(path, encoding="utf-8") as stream:
@@ -140,7 +140,7 @@ class TemplateFormat:
         self._beside = _by_name(document, "beside")
 
     def read(self, lines: Sequence[str], options: Mapping[str, Any]) -> Iterator[Row]:
-        """Yields (line number, what it states or None where it is damaged)."""
+        """Yield (line number, fields; None for a damaged line)."""
         before: Optional[int] = None
         beside: Fields = {}
         batch: Optional[float] = None
@@ -187,7 +187,7 @@ class TemplateFormat:
         return fields if stated or (seconds is not None and since is None) else None
 
     def _step(self, line: str) -> Optional[int]:
-        """Return the step of a line; None where it has none, or those of two lines."""
+        """Return the step of a line; None if it has no step, or more than one."""
         for template in self._steps:
             places = template.findall(line)
             if places:
@@ -198,7 +198,7 @@ class TemplateFormat:
         return None
 
     def _exact(self, rounded: float, line: str) -> float:
-        """Return the step that a progress bar is at; -1 where that is another one."""
+        """Return the step of a progress bar; -1 if it differs from the rounded step."""
         if not self._bar:
             return -1
         epoch, count, steps = (figure(each, line) or 0 for each in self._bar)

@@ -1,4 +1,4 @@
-"""Which process wrote a line of a log."""
+"""The process that wrote a line of a log."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ OTHER_PROCESS = "of other processes"
 
 
 def tags_of(lines: Sequence[str], numbers: Iterable[int]) -> Dict[int, str]:
-    """Return which process a line says that it is of (`[1,0]`, `0:`), by its number."""
+    """Return line number -> tag of the process that wrote the line (`[1,0]`, `0:`)."""
     found = ((number, TAG.match(lines[number - 1])) for number in numbers)
     return {number: tag.group(1).rstrip(": \t") if tag else "" for number, tag in found}
 
 
 def chosen_writer(tags: Mapping[int, str], options: Mapping[str, Any]) -> Optional[str]:
-    """Return the tag of the process whose lines are read; None where one wrote them all.
+    """Return the tag of the process whose lines are read; None if one process wrote all lines.
 
     Raises:
-        LogError: several wrote, and none is to be chosen, or one that wrote nothing.
+        LogError: several processes wrote and none may be chosen, or the chosen one wrote nothing.
     """
     first: Dict[str, int] = {}
     for number, tag in tags.items():

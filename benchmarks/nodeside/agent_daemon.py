@@ -45,7 +45,7 @@ TICK_S = 0.25
 """Interval of the agent's loop; one pass takes far less than 1 ms of a measured core."""
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""They end an agent; SIGUSR1 is a batch system's warning before its time limit or preemption."""
+"""Signals that end an agent; SIGUSR1 is a batch system's warning of time limit or preemption."""
 
 EXIT_NOT_STOPPED = 3
 """The agent ended without a request: the other tasks of a batch job end as well."""
@@ -54,7 +54,7 @@ EXIT_CANNOT_WRITE = 4
 
 
 def _on_ending_signals(handler: Any) -> None:
-    """Install a handler; signals that came before it, while they were blocked, arrive now."""
+    """Install a handler of ending signals; those that were blocked until now arrive."""
     for number in ENDING_SIGNALS:
         signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
@@ -63,11 +63,11 @@ def _on_ending_signals(handler: Any) -> None:
 def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool = False) -> int:
     """Wait for the agent to end, then end the processes that it left; return its exit code.
 
-    This process is the agent's parent and a subreaper. Where the agent is killed, it adopts what
-    no mark, session or cgroup would find: daemons that have emptied their environment.
+    This process is the agent's parent and a subreaper. If the agent is killed, it adopts processes
+    that no mark, session or cgroup would find: daemons that have emptied their environment.
     """
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
-    # The agent obeys it, and its end is waited for. A batch system may send it here only.
+    # The agent obeys the signal; wait until it ends. A batch system may send it only here.
     _on_ending_signals((lambda n, _: os.kill(pid, n)) if forward else signal.SIG_IGN)
     become_subreaper()
     status = os.waitpid(pid, 0)[1]
@@ -78,7 +78,7 @@ def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool 
     if left:
         job.log.write("kill", pids=left, reason="left by an agent that died")
     if job.document["case"]["link_bandwidth"] != FULL:
-        # Twice does no harm, and an agent that was killed has not done it.
+        # Harmless if done twice; an agent that was killed has not done it.
         limit_link(job, FULL)
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else EXIT_NOT_STOPPED
 
@@ -92,7 +92,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
     try:
         return agent.run()
     except OSError as error:
-        # The disk is full or lost: end the ranks, which nobody could watch, and write no result.
+        # The disk is full or lost: end the ranks, which cannot be watched, and write no result.
         wrong = explain(error, job.folder)
         end_marked(job.job_id, job.node)
         job.log.write("cannot_write", reason=str(wrong))
@@ -106,7 +106,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
 
 
 class Agent:
-    """Serves one job directory until it is stopped or released, its lease expires, or a signal."""
+    """Serves one job directory until a stop, a release, a signal, or the end of its lease."""
 
     def __init__(self, job: NodeJob) -> None:
         self.job = job
@@ -152,11 +152,11 @@ class Agent:
         self._signal = number
 
     def _wait_for_lock(self) -> list[Reason]:
-        """Wait for the node's lock; return why the agent has to end without it, empty with it."""
+        """Wait for the node's lock; return why the agent must end without it, or an empty list."""
         path = lock_path(self.job.document["lock_dir"], os.environ)
         self._lock = JobLock(path, self._devices_to_lock())
         mine = holder_document(self.job.job_id, os.environ)
-        shown: Any = self  # differs from every holder
+        shown: Any = self  # a value that equals no holder
         while not self._lock.acquire(mine):
             holder = self._lock.holder()
             if holder != shown:
@@ -179,12 +179,12 @@ class Agent:
         return ["cpu-{}".format(number) for number in self.job.cpus]
 
     def _end_reasons(self) -> list[Reason]:
-        """Read new commands; return why the agent has to end, empty if it has not."""
+        """Read new commands; return why the agent must end, or an empty list."""
         if self._signal is not None:
             name = signal.Signals(self._signal).name
             return [reason(AGENT_SIGNALLED, self.job.node, observed=name)]
         self.commands.read_new()
-        # `stop` ends every agent of the job, `release` this one: its gang starts another later.
+        # `stop` ends all agents of the job; `release` ends this agent, and its gang starts another.
         release = self.commands.command("release", os.getpid())
         stop = self.commands.command("stop") or release
         if stop is not None:
@@ -200,7 +200,7 @@ class Agent:
         return []
 
     def _serve(self) -> list[Reason]:
-        """Run repeats one after another; return why the agent has to end."""
+        """Run repeats one after another; return why the agent must end."""
         self._end_interrupted_repeats()
         limit_link(self.job)
         self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
@@ -240,7 +240,7 @@ class Agent:
         return None
 
     def _end_interrupted_repeats(self) -> None:
-        """End processes of an agent that died, and record its repeats as failed."""
+        """End processes that a dead agent left, and record its repeats as failed."""
         left = end_marked(self.job.job_id, self.job.node)[0]
         containers.remove_of(self.job.python, self.job.job_id, self.job.node)
         if left:

@@ -16,7 +16,7 @@ from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper
 from nodeside.sweep import sweep
 
 TASK_VARIABLE = "SLURMD_NODENAME"
-"""Where Slurm says which of a job's tasks this is."""
+"""Variable by which Slurm names the task of a job."""
 
 
 def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None
         folder: the job directory.
         node: this node in job.json.
         agent_file: path of agent.py.
-        sweep_root: `environments.root`, to end processes first whose agent is gone; else None.
+        sweep_root: `environments.root`, to first end processes whose agent is gone; or None.
 
     Returns:
-        {"pid", "started", "swept": [pid]}; started is False where an agent already serves this
+        {"pid", "started", "swept": [pid]}; started is False if an agent already serves this
         job directory.
     """
     agent_file = os.path.abspath(agent_file)
@@ -62,10 +62,10 @@ def start(folder: str, node: str, agent_file: str, sweep_root: str | None = None
 
 
 def _become(job: NodeJob, agent_file: str, lock: int, agent: int) -> None:
-    """Be the agent, or the parent of the agent with this pid, to this process's end.
+    """Run the agent, or wait for the agent with this pid, until this process ends.
 
-    Where the controller has put the agent's mark on this process, a fork of it has it too, and
-    no other interpreter needs to start.
+    If the controller has set the agent's mark on this process, a fork of it has the mark too,
+    and no other interpreter needs to start.
     """
     if os.environ.get(AGENT_MARK) != job.job_id or os.environ.get(AGENT_NODE) != job.node:
         if agent:
@@ -130,7 +130,7 @@ def _exec_verb(job: NodeJob, agent_file: str, keep: int | None, verb: str, *word
     Args:
         job: the job.
         agent_file: path of agent.py.
-        keep: the descriptor, beside the standard ones, that it inherits.
+        keep: the descriptor that the verb inherits in addition to the standard ones.
         verb: the verb.
         words: its options.
     """
@@ -143,7 +143,7 @@ def _exec_verb(job: NodeJob, agent_file: str, keep: int | None, verb: str, *word
 
 
 def _detach(job: NodeJob, keep: int | None) -> None:
-    """Leave the folder, streams and descriptors of what started this process, but for one."""
+    """Leave the starter's folder, streams and descriptors, except for the descriptor `keep`."""
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDONLY)
     out = os.open(

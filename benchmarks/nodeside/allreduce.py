@@ -19,7 +19,7 @@ from typing import Any, Sequence
 from nodeside.files import AgentError
 
 TIMEOUT_S = 60.0
-"""Limit for the arrival of the other ranks, and for all rounds: no rank outlives its controller."""
+"""Limit for the arrival of other ranks and for all rounds: ranks must not outlive controllers."""
 _SEED_BYTES = 32
 _HELLO = struct.Struct("!32sI")
 
@@ -44,14 +44,14 @@ def allreduce(
     if not 0 <= rank < world or world < 2:
         raise AgentError("rank {} of {} ranks: there must be two at least".format(rank, world))
     if size_bytes < world or rounds < 1:
-        raise AgentError("nothing to send: {} bytes, {} rounds".format(size_bytes, rounds))
+        raise AgentError("nothing to send: found {} bytes and {} rounds".format(size_bytes, rounds))
     server = _listen(address, port_range)
     try:
         print(json.dumps({"port": server.getsockname()[1]}), flush=True)
         peers = _peers(sys.stdin.readline(), world)
         right, left = _join(server, peers, rank)
     except OSError as error:
-        raise AgentError("the ring does not close: {}".format(error)) from error
+        raise AgentError("the ranks cannot connect to a ring: {}".format(error)) from error
     finally:
         server.close()
     try:
@@ -82,7 +82,7 @@ def _listen(address: str | None, port_range: tuple[int, int]) -> socket.socket:
 
 
 def _bind(address: str | None, port: int) -> socket.socket:
-    """Return a listening socket; without an address it listens on all, over IPv6 and IPv4."""
+    """Return a listening socket; without an address, on all interfaces over IPv6 and IPv4."""
     families = [socket.AF_INET6, socket.AF_INET]
     if address is not None:
         families = [socket.AF_INET6 if ":" in address else socket.AF_INET]
@@ -119,7 +119,7 @@ def _peers(line: str, world: int) -> list[tuple[str, int]]:
 def _join(
     server: socket.socket, peers: Sequence[tuple[str, int]], rank: int
 ) -> tuple[socket.socket, socket.socket]:
-    """Connect to the rank on the right, and accept only the rank on the left."""
+    """Return sockets to the rank on the right and from the rank on the left; accept no other."""
     world = len(peers)
     ring = hashlib.sha256(json.dumps(peers).encode()).digest()
     right = _connect(peers[(rank + 1) % world])
@@ -190,7 +190,7 @@ def _run(
             seeds = _xor(seeds, _seeds(other, number, world))
         for index, expected in enumerate(_parts(seeds, chunk)):
             if mine[index] != expected:
-                raise AgentError("rank {}: the sum of part {} is wrong".format(rank, index))
+                raise AgentError("rank {}: the result of part {} is wrong".format(rank, index))
     return {"seconds": seconds, "bytes": chunk * world, "ranks": world}
 
 
@@ -207,7 +207,7 @@ def _reduce(
 
 
 def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
-    """Send to the right while receiving from the left: a full buffer would block one alone."""
+    """Send to the right while receiving from the left: with full buffers, sending first blocks."""
     wrong: list[OSError] = []
 
     def send() -> None:
@@ -228,12 +228,12 @@ def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
 
 
 def _seeds(rank: int, number: int, world: int) -> bytes:
-    """Return the seeds of a rank's parts in a round; every rank can compute those of all."""
+    """Return the seeds of a rank's parts in a round; every rank can compute those of all ranks."""
     return hashlib.shake_256("{}/{}".format(rank, number).encode()).digest(_SEED_BYTES * world)
 
 
 def _parts(seeds: bytes, size: int) -> list[bytes]:
-    """Return the parts that repeat these seeds; parts of combined seeds are the combined parts."""
+    """Return the parts that repeat these seeds; combined seeds give the combined parts."""
     times = -(-size // _SEED_BYTES)
     return [
         (seeds[begin : begin + _SEED_BYTES] * times)[:size]

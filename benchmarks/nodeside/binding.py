@@ -1,4 +1,4 @@
-"""Processes next to their devices: each gets cores of the NUMA node of its GPU."""
+"""The cores of processes: each process gets cores of the NUMA node of its GPU."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def beside_devices(
     allowed: Sequence[int],
     with_others: bool,
 ) -> dict[str, list[int]]:
-    """Return the cores of each process, of the NUMA node of its GPU.
+    """Return the cores of each process, from the NUMA node of its GPU.
 
-    Processes whose GPUs are of one NUMA node share its cores evenly, whole cores with all their
-    threads. Where it has fewer cores than they are, each may use all of them.
+    Processes with GPUs of one NUMA node share its cores evenly, as whole cores with all their
+    threads. If it has fewer cores than processes, each process may use all of them.
 
     Args:
         devices: name of a process -> its GPU, by index or UUID.
         fingerprint: of the node, with `gpus` and the table of `nvidia-smi topo -m`.
         allowed: cores that the job may use.
-        with_others: other jobs may use the node's other GPUs: leave those their share.
+        with_others: other jobs may use the node's other GPUs: leave their share to them.
 
     Returns:
-        Nothing if facts of one of these GPUs are unknown, if one has none of the allowed cores
-        next to it, or if all are next to all.
+        Nothing if a GPU's topology is unknown, if a GPU has none of the allowed cores near it, or
+        if all allowed cores are near all GPUs.
     """
     near = _cores_of_gpus(fingerprint["gpu_topology"] or "")
     number = {gpu["uuid"]: gpu["index"] for gpu in fingerprint["gpus"]}
@@ -50,7 +50,7 @@ def beside_devices(
 
 
 def _cores_of_gpus(table: str) -> dict[int, set[int]]:
-    """Return the cores beside each GPU, from the column `CPU Affinity`; no GPU without."""
+    """Return the cores near each GPU, from the column `CPU Affinity`; empty without the column."""
     rows = [[cell.strip() for cell in line.split("\t")] for line in table.splitlines()]
     if not rows or "CPU Affinity" not in rows[0]:
         return {}
@@ -65,7 +65,7 @@ def _cores_of_gpus(table: str) -> dict[int, set[int]]:
 
 
 def _share(cores: Sequence[int], parts: int, part: int) -> list[int]:
-    """Return one of equal parts of some cores; threads of one core stay together."""
+    """Return share number `part` of `parts` equal shares; threads of a core stay together."""
     together: dict[str, list[int]] = {}
     for core in cores:
         together.setdefault(read_text(_SIBLINGS.format(core)) or str(core), []).append(core)

@@ -24,7 +24,7 @@ from nodeside.processes import stat_of
 
 BEAT_S = 5.0
 STALE_S = 60.0
-"""NFS shows a change to other hosts after up to half a minute."""
+"""Age at which a lock is stale; NFS shows a change to other hosts after up to half a minute."""
 
 
 class BuildLock:
@@ -46,7 +46,7 @@ class BuildLock:
         self._seen_s = 0.0
 
     def acquire(self) -> bool:
-        """Take the lock without waiting; False where another host or process has it."""
+        """Take the lock without waiting; False if another host or process has it."""
         if self._held_by_the_dead():
             # The first rename removes the name: a second host's rename fails.
             aside = "{}.stale-{}".format(self._path, self._word)
@@ -71,11 +71,11 @@ class BuildLock:
         return read_json(os.path.join(self._path, "holder.json")) or {}
 
     def mine(self) -> bool:
-        """Return whether this process still holds it: after a suspend another may have it."""
+        """Return whether this process still has the lock: after a suspend, another may have it."""
         return self.holder().get("word") == self._word
 
     def release(self) -> None:
-        """Release it."""
+        """Release the lock."""
         if self._beating is None:
             return
         self._done.set()
@@ -117,16 +117,16 @@ class BuildLock:
 def both_locks(
     name: str, folder: str, lock_dir: str | None, is_there: Callable[[], bool]
 ) -> Iterator[bool]:
-    """Hold the node's lock and that of what is built; yields False where another has built it.
+    """Lock the node and one build on it; yield False if another process has built the same.
 
-    The node's lock is released while another node builds on a shared file system: no process
-    holds one of the two while it waits for the other.
+    The node's lock is released while another node builds on a shared file system: no process has
+    one of the two locks while it waits for the other.
 
     Args:
-        name: of what is built.
+        name: name of the build's result.
         folder: where it is built; shared by nodes or not.
         lock_dir: folder of the node's lock.
-        is_there: whether it is there, and whole.
+        is_there: returns whether the result exists and is complete.
     """
     node = NodeLock(lock_path(lock_dir, os.environ))
     who = holder_document("build of {}".format(name), os.environ)
@@ -157,13 +157,13 @@ def both_locks(
 
 
 def _alive(holder: dict[str, Any]) -> bool:
-    """Tell whether a holder that this kernel knows lives."""
+    """Return whether a lock holder of this kernel is alive."""
     pid = holder.get("pid")
     return not isinstance(pid, int) or _start_of(pid) == holder.get("start")
 
 
 def _kernel() -> str:
-    """Return an id of this boot and PID namespace: host names may be equal."""
+    """Return an id of this boot and PID namespace, because host names may be equal."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -172,5 +172,5 @@ def _kernel() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return a process's start in kernel ticks: pids are reused, this pair is not."""
+    """Return a process's start in kernel ticks: a pid is reused, but not with the same start."""
     return b"".join(stat_of(pid)[19:20]).decode()

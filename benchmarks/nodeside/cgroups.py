@@ -1,7 +1,7 @@
-"""A cgroup for the processes of a repeat, where the login may create one, and memory events.
+"""A cgroup for the processes of a repeat, if the login may create one, and memory events.
 
-Without one, sessions, marks and descent find the processes. A cgroup adds that no process can
-leave it, and that the kernel reports which process it killed for lack of memory.
+Without a cgroup, processes are found by sessions, marks and descent. A cgroup adds two facts: no
+process can leave it, and the kernel reports which process it killed for lack of memory.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nodeside.processes import AGENT_MARK, Launched, end_all, environ_of, kill_a
 
 PREFIX = "nightbench-"
 WHOLE_MACHINE = "/proc/vmstat"
-"""Evidence that may concern another process."""
+"""File whose counts may be of another user's process."""
 OWN_CGROUP = "its cgroup"
 _V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
 
 
 class _Hierarchy:
-    """One mounted hierarchy, and this process's folder in it."""
+    """A mounted cgroup hierarchy, and this process's folder in it."""
 
     def __init__(self, version: int, controllers: Sequence[str], folder: str) -> None:
         self.version = version
@@ -53,12 +53,12 @@ def _hierarchies() -> list[_Hierarchy]:
 
 
 def _rank(hierarchy: _Hierarchy) -> int:
-    """Sort key: first a hierarchy that counts its own memory events, then one that can kill."""
+    """Return a sort key: first hierarchies that count memory events, then those that can kill."""
     if hierarchy.version == 2:
         return 1
     for place, name in enumerate(_V1_PREFERRED):
         if name in hierarchy.controllers:
-            # The root group does not account memory: starting to would cost the ranks.
+            # The root group does not count memory: counting would slow down the ranks.
             free = name == "memory" and os.path.ismount(hierarchy.folder)
             return 8 if free else 0 if place == 0 else 1 + place
     return 9
@@ -68,17 +68,17 @@ class Cgroup:
     """The processes of one repeat.
 
     Args:
-        number: of the repeat; it distinguishes this agent's groups.
-        memory_mb: what each process may take, in 10^6 bytes; no limit when None.
+        number: number of the repeat; it distinguishes this agent's groups.
+        memory_mb: memory of each process, in 10^6 bytes; None: no limit.
 
     Raises:
-        AgentError: memory is to be limited, and cannot be here.
+        AgentError: memory must be limited, but cannot be limited here.
     """
 
     def __init__(self, number: int, memory_mb: int | None = None) -> None:
         self._folder: str | None = None
         self._memory_mb = memory_mb
-        name = "{}{}-{}".format(_mine(), os.getpid(), number)
+        name = "{}{}-{}".format(_own_prefix(), os.getpid(), number)
         for hierarchy in sorted(_hierarchies(), key=_rank):
             folder = os.path.join(hierarchy.folder, name)
             try:
@@ -99,9 +99,9 @@ class Cgroup:
         self._events = MemoryEvents(self._folder)
 
     def procs_of(self, name: str) -> str | None:
-        """Return the file into which a process writes its pid; None where there is no cgroup.
+        """Return the file into which a process writes its pid; None if there is no cgroup.
 
-        Where memory is limited, each process has a group of its own within the repeat's.
+        If memory is limited, each process has its own group inside the repeat's.
 
         Raises:
             AgentError: the limit cannot be set.
@@ -120,7 +120,7 @@ class Cgroup:
         return os.path.join(folder, "cgroup.procs")
 
     def members(self) -> list[int]:
-        """Return the pids in it and below."""
+        """Return the pids in the group and below it."""
         return _members(self._folder) if self._folder else []
 
     def kill(self, launched: Iterable[Launched]) -> list[int]:
@@ -138,10 +138,10 @@ class Cgroup:
 
 
 class MemoryEvents:
-    """Counts of kills for memory since this object was created.
+    """Counts of processes killed for memory since this object was created.
 
     Args:
-        folder: the cgroup of the processes, where they have their own.
+        folder: the cgroup of the processes, if they have their own.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -157,17 +157,17 @@ class MemoryEvents:
             self.add(folder)
 
     def add(self, folder: str) -> None:
-        """Count the kills in a cgroup too; its evidence comes before that of larger ones."""
+        """Also count the kills in a cgroup; they are reported before those of larger groups."""
         for name in ("memory.oom_control", "memory.events"):
             path = os.path.join(folder, name)
             self._files.insert(0, (path, OWN_CGROUP))
             self._before.insert(0, _oom_kills(path))
 
     def out_of_memory(self) -> str | None:
-        """Return the name of the count that has grown, or None.
+        """Return the name of the count that has increased, or None.
 
-        The processes' own cgroup counts whatever OOM killer ended one of them: where it has a
-        count, that of the whole host, with others' processes, is not read.
+        The processes' own cgroup counts kills by any OOM killer. If it has a count, that of the
+        whole host is not read, because it includes other users' processes.
         """
         for (path, name), before in zip(self._files, self._before):
             now = _oom_kills(path)
@@ -180,7 +180,7 @@ class MemoryEvents:
 
 
 def _accounts_memory(folder: str) -> bool:
-    """Tell whether groups below a new one can limit memory, and let them."""
+    """Return whether groups below a new group can limit memory; enable it if necessary."""
     if os.path.exists(os.path.join(folder, "memory.limit_in_bytes")):
         return True
     if not os.path.exists(os.path.join(folder, "memory.max")):
@@ -194,7 +194,7 @@ def _accounts_memory(folder: str) -> bool:
 
 
 def _limit_memory(folder: str, size: int) -> None:
-    """Limit the memory of a group without processes; what it would swap counts too."""
+    """Limit the memory, including swap, of a group without processes."""
     limits = (
         ("memory.limit_in_bytes", size),
         ("memory.memsw.limit_in_bytes", size),
@@ -209,7 +209,7 @@ def _limit_memory(folder: str, size: int) -> None:
 
 
 def _oom_kills(path: str) -> int | None:
-    """Return the count named oom_kill in a file of `key value` lines."""
+    """Return the value of oom_kill in a file of `key value` lines; None if there is none."""
     for line in (read_text(path) or "").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == "oom_kill":
@@ -231,8 +231,8 @@ def clear_left_behind() -> list[int]:
     ended = []
     for hierarchy in _hierarchies():
         for name in sorted(os.listdir(hierarchy.folder)):
-            owner, _, number = name[len(_mine()) :].partition("-")
-            if not name.startswith(_mine()) or not owner.isdigit() or not number.isdigit():
+            owner, _, number = name[len(_own_prefix()) :].partition("-")
+            if not name.startswith(_own_prefix()) or not owner.isdigit() or not number.isdigit():
                 continue
             if AGENT_MARK not in environ_of(int(owner)):
                 folder = os.path.join(hierarchy.folder, name)
@@ -241,10 +241,10 @@ def clear_left_behind() -> list[int]:
     return ended
 
 
-def _mine() -> str:
+def _own_prefix() -> str:
     """Return the prefix of the names of groups whose agents are in this PID namespace.
 
-    An agent of another container may share the hierarchy, but its pid is another one here.
+    An agent of another container may share the hierarchy, but has another pid here.
     """
     return "{}{}-".format(PREFIX, os.stat("/proc/self/ns/pid").st_ino)
 
@@ -253,7 +253,7 @@ def _members(folder: str) -> list[int]:
     found = []
     for inner, _, _ in os.walk(folder):
         text = read_text(os.path.join(inner, "cgroup.procs")) or ""
-        # 0 is a process of another PID namespace, and for kill(2) the caller's own group.
+        # 0 means a process in another PID namespace; for kill(2) it means the caller's own group.
         found += [int(word) for word in text.split() if word != "0"]
     return found
 
@@ -261,7 +261,7 @@ def _members(folder: str) -> list[int]:
 def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
     def end(running: Sequence[int]) -> Sequence[int]:
         if not _kill_at_once(folder):
-            # A pid stays a member until it is reaped: it is not another process's yet.
+            # A pid stays a member until it is reaped, so no other process can have it yet.
             kill_all(running)
         return running
 
@@ -269,7 +269,7 @@ def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
 
 
 def _kill_at_once(folder: str) -> bool:
-    """Use cgroup.kill of version 2 (Linux 5.14 and later)."""
+    """Kill a group by cgroup.kill of version 2 (Linux 5.14 or later); return whether it works."""
     try:
         with open(os.path.join(folder, "cgroup.kill"), "w") as handle:
             handle.write("1")

@@ -149,7 +149,7 @@ def _size(path: str) -> int:
 
 
 def _paths_of_processes() -> set[str]:
-    """Return absolute paths in all command lines, and all working folders."""
+    """Return the absolute paths in all command lines, and all working folders."""
     found = set()
     for pid in pids():
         try:

@@ -61,7 +61,7 @@ class CommandFolder:
         self.commands[key] = document
 
     def command(self, verb: str, number: int = 0) -> dict[str, Any] | None:
-        """Return a command; None where the controller has not written it."""
+        """Return a command; None if the controller has not written it."""
         return self.commands.get((verb, number))
 
     def prepared(self) -> list[int]:

@@ -23,22 +23,22 @@ from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 
 class _Failed(Exception):
-    """It cannot be built; says why."""
+    """The build failed; the message says why."""
 
 
 class _TimeIsUp(BaseException):
-    """Its time is up; `finally` blocks clean up."""
+    """The build's time limit is reached; `finally` blocks clean up."""
 
 
 def commit(options: argparse.Namespace, code: str) -> dict[str, Any]:
-    """Build a commit, or find what was built and not fetched; return the verb's document.
+    """Build a commit, or find a build that was not fetched yet; return the verb's document.
 
     Returns:
-        {"wheel", "sha256", "size", "seconds"}, or {"failed", "said", "late"} where it cannot be
-        built; with `branch` {"commit"}: where the commit left it, or why it cannot be said.
+        {"wheel", "sha256", "size", "seconds"}, or {"failed", "said", "late"} if it cannot be
+        built; with `branch`, {"commit"}: where it left the branch, or why that is not known.
 
     Raises:
-        AgentError: bad arguments, no room, no rights.
+        AgentError: bad arguments, no space, or no permission.
     """
     folder = os.path.join(options.root, "commits", options.repository)
     made = os.path.join(folder, options.build)

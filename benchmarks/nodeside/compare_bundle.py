@@ -59,8 +59,8 @@ def throughput(processes: list[dict[str, Any]], case: dict[str, Any]) -> float:
 
     Args:
         processes: of a result.json.
-        case: `strategy` and `sync`. Where trainers do not wait for each other, the interval counts
-            that their windows have in common; else the slowest window.
+        case: `strategy` and `sync`. If trainers do not wait for each other, the interval that
+            their windows have in common counts; otherwise the slowest window counts.
     """
     ranks = [each["summary"] for each in processes if each["measured"]]
     if case["strategy"] == "parameter_server" and case["sync"] != "sync":
@@ -73,7 +73,7 @@ def throughput(processes: list[dict[str, Any]], case: dict[str, Any]) -> float:
 
 
 def _steps(rank: dict[str, Any], opens: float, closes: float) -> float:
-    """Return the number of steps between two instants; one across an end counts for its part."""
+    """Return the number of steps between two instants; a step across an instant counts in part."""
     ends = [rank["window"]["open_s"], *rank["step_end_s"][-rank["window"]["steps"] :]]
     parts = []
     for i in range(1, len(ends)):

@@ -1,4 +1,4 @@
-"""Environments that are images: found or pulled, made to look like a prefix, and ended by labels.
+"""Environments that are images: found or pulled, wrapped as a prefix, and ended by labels.
 
 <root>/envs/<line>-image-<digest>/bin/python        runs in_container.py, next to it
 <root>/envs/<line>-image-<digest>/container.json    engine, image, mounts, options
@@ -29,7 +29,7 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
     """Find an image, or pull it, and make the prefix that runs it.
 
     Returns:
-        {"python", "env", "built"}, or {"unavailable", "hint"} where the engine, the image or its
+        {"python", "env", "built"}, or {"unavailable", "hint"} if the engine, the image or its
         interpreter is not available here.
 
     Raises:
@@ -92,7 +92,7 @@ def _docker_image(engine: str, image: str) -> dict[str, Any]:
 
 
 def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
-    """Return the same; the image is a file: the site's own, or one made of a registry's image."""
+    """Return the same as `_docker_image`; the image is the site's file, or made from a registry."""
     name, _, digest = image.rpartition("@sha256:")
     if name.startswith("/"):
         try:
@@ -121,7 +121,7 @@ def _pulled(engine: str, image: str, done: subprocess.CompletedProcess[str]) -> 
         return {"image": image, "pulled": True}
     return {
         "unavailable": "{} pull {}: {}".format(engine, image, _end(done.stderr)),
-        "hint": "Let the node's user pull it once by hand",
+        "hint": "Pull the image once by hand as the node's user",
     }
 
 
@@ -165,7 +165,7 @@ def _remove(engine: str, labels: Sequence[str], job: str | None) -> list[str]:
 
 
 def ask(engine: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
-    """Run a command of the engine; one that does not answer in time has failed."""
+    """Run a command of the engine; a command that does not answer in time counts as failed."""
     return _run([engine, *words], timeout_s)
 
 

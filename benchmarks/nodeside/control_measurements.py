@@ -15,7 +15,7 @@ from nodeside.root_folder import environments
 
 VALUES = 7
 _BUDGET_S = 1.2
-"""For each control measurement of the CPU."""
+"""Seconds for each control measurement of the CPU."""
 _SIDE = 48
 _COPY_BYTES = 32 * 2**20
 
@@ -92,12 +92,12 @@ def _memory_copy() -> Any:
 def of_devices(
     kind: str, code: str, root: str, prefixes: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the same for every GPU, by the first framework line that can, and why there are none.
+    """Return rates of every GPU by the first framework line that measures them, and any problem.
 
     Args:
-        kind: of the devices, as `controls` of framework.json names them.
+        kind: kind of the devices, as named in `controls` of framework.json.
         code: folder of the shipped code.
-        root: folder of Nightbench on the node; its newest environment of the line is taken.
+        root: folder of Nightbench on the node; the line's newest environment there is used.
         prefixes: framework line -> prefix used instead of an environment.
     """
     found = _script_of(kind, code, root, prefixes)
@@ -107,9 +107,9 @@ def of_devices(
 def become_rank(
     kind: str, code: str, root: str, prefixes: Mapping[str, str], words: Sequence[str]
 ) -> None:
-    """Become the same script as one node's part in an all-reduce between devices of several nodes.
+    """Become one node's part in an all-reduce between devices of several nodes, by the same script.
 
-    It gets these words on its command line; the others are those of `of_devices`.
+    The script gets `words` on its command line; for the other arguments see `of_devices`.
 
     Raises:
         AgentError: no line here has such a script.
@@ -170,7 +170,7 @@ def run_script(
 
 
 def _last_list(printed: bytes, whole: bool = False) -> list[dict[str, Any]]:
-    """Return the last JSON list of what a script printed, which may end within one if not whole."""
+    """Return a script's last complete JSON list; with `whole`, incomplete output is an error."""
     found, rest = None, printed.decode("utf-8", "replace").strip()
     while rest or (whole and found is None):
         try:

@@ -19,9 +19,9 @@ class ProcessTime(NamedTuple):
     started: int
     """Start in ticks since boot: it distinguishes processes that had the same pid."""
     ticks: float
-    """Its own user and system time."""
+    """User and system time of the process."""
     with_children: float
-    """The same, with the time of the children that it has waited for."""
+    """User and system time, including that of children for which it has waited."""
     parent: int
     kernel_thread: bool
     core: int

@@ -44,7 +44,7 @@ def disturbance_of(
     Args:
         node: this node's name.
         meter: foreign work on the job's cores.
-        watch: foreign processes on the GPUs; None where the policy ignores them.
+        watch: foreign processes on the GPUs; None if the policy ignores them.
         samples: of the telemetry.
         devices: GPUs of the job on this node.
         limit: largest share of the cores that foreign work may take.
@@ -81,7 +81,7 @@ def disturbance_of(
 
 
 def window_of(summaries: Sequence[Any]) -> tuple[float, float] | None:
-    """Return first start and last end of the trainers' windows, s; None where one did not end."""
+    """Return first start and last end of the trainers' windows, s; None if one did not end."""
     windows = [summary["window"] for summary in summaries if summary is not None]
     if not windows or len(windows) < len(summaries):
         return None
@@ -131,10 +131,10 @@ class RepeatObserver:
         return self._telemetry.close()
 
     def disturbed(self, summaries: Sequence[Any]) -> dict[str, Any] | None:
-        """Return the `disturbed` of result.json; None where undisturbed or no window ended.
+        """Return the `disturbed` of result.json; None if undisturbed or no window ended.
 
         Args:
-            summaries: rank.json of each trainer of this node, None where it is missing. On a node
+            summaries: rank.json of each trainer of this node, None if it is missing. On a node
                 without trainers the window is the time from launch to end.
         """
         window = window_of(summaries) if summaries else (self._from_s, self._to_s)
@@ -154,7 +154,7 @@ class RepeatObserver:
         """Return the `power` of result.json.
 
         Args:
-            summaries: rank.json of each trainer of this node, None where it is missing.
+            summaries: rank.json of each trainer of this node, None if it is missing.
         """
         asked = {p["device"] for p in self._job.processes if p["device"] is not None}
         window = window_of(summaries)

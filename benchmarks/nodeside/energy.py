@@ -1,7 +1,7 @@
 """Mean power of a job's devices in the measured window, from the samples of its telemetry.
 
-Devices only: of a job on GPUs the boards of its GPUs, otherwise the CPU packages of the node with
-all that ran on them. Neither memory (of CPUs), fans and network, nor losses of power supplies.
+For a job on GPUs, these are the boards of its GPUs; otherwise, the node's CPU packages with all
+work on them. CPU memory, fans, network and losses of power supplies are not included.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Sequence
 from nodeside.gpus import is_among
 
 MIN_SAMPLES = 5
-"""In the window, of each device; and of half its seconds."""
+"""Minimum samples of each device in the window; at least one for every two seconds."""
 
 
 def power_in_window(
@@ -22,7 +22,7 @@ def power_in_window(
     Args:
         samples: of the telemetry.
         devices: GPUs of the job's processes on this node, by index or UUID; empty: its CPUs.
-        window: (start, end) on the node's monotonic clock, s; None where none ended.
+        window: (start, end) on the node's monotonic clock, s; None if none ended.
     """
     source, what = "nvidia-smi", "power of the GPUs"
     if not devices:
@@ -45,7 +45,7 @@ def power_in_window(
 
 
 def _of_gpus(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> tuple[int, float]:
-    """Return the fewest samples of a GPU, and the sum of their mean powers in W."""
+    """Return the fewest samples of any GPU, and the sum of the GPUs' mean powers in W."""
     each = [
         [
             gpu["power_w"]
@@ -59,7 +59,7 @@ def _of_gpus(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> tuple
 
 
 def _of_packages(samples: Sequence[dict[str, Any]]) -> tuple[int, float]:
-    """Return the samples of the CPU packages, and their mean power between first and last in W."""
+    """Return the number of samples of the CPU packages, and their mean power in W."""
     said = [(s["t_s"], s["cpu_energy_j"]) for s in samples if s["cpu_energy_j"] is not None]
     if len(said) < 2:
         return len(said), 0.0

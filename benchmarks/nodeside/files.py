@@ -20,7 +20,7 @@ class AgentError(Exception):
         message: for the user.
         hint: what to do.
         log: the end of a log.
-        reasons: the same as data, where a repeat ends because of it.
+        reasons: the same as data, if this error ends a repeat.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ def write_json(path: str, document: Any, durable: bool = False) -> None:
 
 
 _CLOSED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP)
-"""Errors of a file that is absent or closed to this user; a disk that fails gives another."""
+"""Errors of a file that is absent or not readable for this user; a failing disk gives others."""
 
 
 def read_json(path: str) -> Any:
-    """Return a JSON object; None where the file is absent, may not be read, or holds none."""
+    """Return a JSON object; None if the file is absent, may not be read, or holds none."""
     try:
         with open(path, "rb") as handle:
             return parse_object(handle.read())
@@ -90,7 +90,7 @@ def read_json(path: str) -> Any:
 
 
 def parse_object(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object; None where the text is none."""
+    """Return a JSON object; None if the text is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -99,7 +99,7 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
 
 
 def read_text(path: str) -> str | None:
-    """Return the stripped content of a small file; None where it cannot be read."""
+    """Return the stripped content of a small file; None if it cannot be read."""
     try:
         with open(path, errors="replace") as handle:
             return handle.read().strip()
@@ -135,7 +135,7 @@ def remove_file(path: str) -> None:
 
 
 def make_once(path: str) -> bool:
-    """Make a folder, atomically; return False where it existed already."""
+    """Make a folder, atomically; return False if it existed already."""
     try:
         os.mkdir(path)
     except FileExistsError:

@@ -69,7 +69,7 @@ def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
     kept["network"] = [
         [card["name"], card["driver"]] for card in stable["network"] if card["driver"]
     ]
-    # MemTotal varies a little from boot to boot.
+    # MemTotal changes a little with each boot.
     kept["memory_bytes"] = round(stable["memory_bytes"] / 2**30)
     kept["infiniband"] = [
         [port["device"], port["port"], port["rate"]] for port in stable["infiniband"]
@@ -160,7 +160,7 @@ _GPU_KEYS = (
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Return the NVIDIA GPUs that nvidia-smi lists; none where it does not answer."""
+    """Return the NVIDIA GPUs that nvidia-smi lists; none if it does not answer."""
     found = []
     for words in smi.rows("--query-gpu=" + ",".join(field for _, field in _GPU_KEYS)):
         if len(words) != len(_GPU_KEYS):

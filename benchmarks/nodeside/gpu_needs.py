@@ -1,4 +1,4 @@
-"""Whether this node's GPUs can run a variant of a line: asked before several GB are built."""
+"""Whether this node's GPUs can run a variant of a line, checked before several GB are built."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nodeside import smi
 
 
 def unfit(variant: dict[str, Any]) -> str | None:
-    """Return why a variant cannot work on this node; None where it can, or says no needs.
+    """Return why a variant cannot work on this node; None if it can, or states no requirements.
 
     Args:
-        variant: its entry in framework.json, with `driver` (the least that its CUDA runs on) and
+        variant: its entry in framework.json, with `driver` (the minimum for its CUDA) and
             `compute_capabilities` of the devices that it is built for.
     """
     driver, capabilities = variant.get("driver"), variant.get("compute_capabilities")

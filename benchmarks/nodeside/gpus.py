@@ -28,7 +28,7 @@ THROTTLE_BITS = (
 )
 """Names of the bits of clocks_event_reasons.active (NVML's nvmlClocksEventReason*)."""
 DISTURBING = 0x8 | 0x20 | 0x40 | 0x80
-"""Reasons that count as throttling; a power cap is normal for these devices."""
+"""Bits that count as throttling; a power cap does not, because it is normal for GPUs."""
 
 _HEALTH = (
     ("index", "index"),
@@ -134,7 +134,7 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _table() -> tuple[list[dict[str, str]], str | None]:
-    """Return one row for each GPU, without the fields that this driver does not know."""
+    """Return a row per GPU with the fields that the driver knows, and the problem or None."""
     fields = dict(_HEALTH)
     code, text = smi.ask("--query-gpu=" + ",".join(fields.values()))
     if code != 0 and "not a valid field" in text:
@@ -159,13 +159,13 @@ def _table() -> tuple[list[dict[str, str]], str | None]:
 
 
 def _remapped_pending() -> dict[str, bool]:
-    """Return UUID -> whether rows wait for a restart, of devices and drivers with row remapping."""
+    """Return UUID -> whether row remapping waits for a restart, if GPU and driver support it."""
     rows = smi.rows("--query-remapped-rows=gpu_uuid,remapped_rows.pending")
     return {row[0]: row[1] not in ("0", "No") for row in rows if len(row) == 2 and smi.word(row[1])}
 
 
 def _nvlinks() -> dict[str, int]:
-    """Return UUID -> NVLinks that are up, of GPUs that have any; how many differs by board."""
+    """Return UUID -> number of active NVLinks, of GPUs with NVLink; boards differ in the number."""
     found: dict[str, int] = {}
     uuid = ""
     for line in (answer(["nvidia-smi", "nvlink", "-s"]) or "").splitlines():
@@ -220,13 +220,13 @@ def resolve(devices: Sequence[str]) -> list[str]:
 def foreign(
     job_id: str | None, found: Sequence[dict[str, Any]], before_launch: bool
 ) -> list[dict[str, Any]]:
-    """Return those of `found` that carry neither the job's mark nor its agent's.
+    """Return the entries of `found` that have neither the job's mark nor its agent's.
 
     Args:
         job_id: the job; None: a process with any Nightbench mark is not foreign.
         found: compute processes.
-        before_launch: nothing of the job runs, so that a process which is not visible here (in
-            a container nvidia-smi shows the host's numbers) cannot be the job's own.
+        before_launch: no process of the job runs. So a process that is not visible here cannot be
+            the job's own (in a container, nvidia-smi shows the host's numbers).
     """
     kept = []
     for entry in found:
@@ -242,7 +242,7 @@ def foreign(
 
 
 class ComputeProcessMonitor:
-    """Foreign compute processes while a repeat runs, from one nvidia-smi that repeats itself."""
+    """Foreign compute processes while a repeat runs, from one nvidia-smi that keeps running."""
 
     def __init__(self, job_id: str, devices: Sequence[str]) -> None:
         self._job_id = job_id

@@ -1,7 +1,7 @@
-"""Ends a command when its controller is gone, so that no build runs on without one.
+"""Ends a command when its controller is gone, so that builds do not continue without one.
 
-The only sign is that sshd closes its ends of the command's pipes, when the controller closes the
-channel or the connection is lost.
+The only sign of this is that sshd closes its ends of the command's pipes, when the controller
+closes the channel or the connection is lost.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Cancelled(BaseException):
 
 
 def end_with_reader() -> None:
-    """Make SIGTERM, SIGHUP, SIGINT and the loss of the reader of our output raise `Cancelled`.
+    """Make SIGTERM, SIGHUP, SIGINT and the loss of our output's reader raise `Cancelled`.
 
     For the main thread of a process that does only this command's work.
     """
 
     def cancel(number: int, frame: Any) -> None:
         for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)  # cleaning up is not interrupted
+            signal.signal(each, signal.SIG_IGN)  # the clean-up must not be interrupted
         raise Cancelled(signal.Signals(number).name)
 
     for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

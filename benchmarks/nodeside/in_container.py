@@ -1,8 +1,8 @@
 """`bin/python` of an environment that is an image: runs the image's interpreter in a container.
 
-It is in the folder of the environment, next to container.json, and needs nothing else. The process
-in the container looks like one that was started here: same network, process ids, user, folders,
-cores, variables that the agent has set, exit status. Labels say whose it is.
+It is in the folder of the environment, next to container.json, and needs no other file. The process
+in the container resembles one that was started here: same network, process ids, user, folders,
+cores, variables that the agent has set, exit status. Labels name its job and node.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the words that run the image's interpreter, and the variables of the engine's client.
 
-    No value of a variable is among the words.
+    The words contain no values of variables.
 
     Args:
         settings: container.json.
         arguments: of the interpreter.
-        environment: of this process; what differs from `inherited` is passed on.
-        inherited: of the process that started this one; the image's own variables stay.
-        job: job.json of the job that it belongs to; empty where there is none.
+        environment: of this process; variables that differ from `inherited` are passed on.
+        inherited: of the process that started this one; other variables of the image stay.
+        job: job.json of the job that it belongs to; empty if there is none.
     """
     written = _written(job)
     passed = []
@@ -59,7 +59,7 @@ def command(
         mounts.append("{0}:{0}:ro".format(os.path.expanduser(data)))
     if os.path.basename(settings["engine"]) == APPTAINER:
         words = _of_apptainer(settings, mounts)
-        # What APPTAINERENV_NAME holds is NAME in the container.
+        # The value of APPTAINERENV_NAME becomes NAME in the container.
         env = {**environment, **{"APPTAINERENV_" + name: environment[name] for name in passed}}
     else:
         memory_mb = (job.get("case") or {}).get("memory_mb")
@@ -69,7 +69,7 @@ def command(
 
 
 def _of_apptainer(settings: Mapping[str, Any], mounts: Sequence[str]) -> list[str]:
-    """Its containers are child processes: in this one's cgroup, on its cores, with its user."""
+    """Return the command; its containers are child processes with this cgroup, cores and user."""
     words = [settings["engine"], "exec", "--cleanenv", "--no-home", "--pwd", os.getcwd()]
     for mount in mounts:
         words += ["--bind", mount]
@@ -106,7 +106,7 @@ def _of_docker(
 
 
 def _written(job: Mapping[str, Any]) -> set[str]:
-    """Return the names of the variables that a person has given to this job."""
+    """Return the names of the variables that the user has set for this job."""
     names = set(job.get("env") or ())
     for env in (job.get("role_env") or {}).values():
         names.update(env)
@@ -131,21 +131,21 @@ def _document(path: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run the interpreter in a container; end as it ended."""
+    """Run the interpreter in a container; end with its exit code or signal."""
     here = os.path.dirname(os.path.abspath(__file__))
     settings = _document(os.path.join(here, "container.json"))
     path = os.environ.get("NIGHTBENCH_JOB_FILE")
     job = _document(path) if path else {}
     inherited = _environment_of(os.getppid())
     words, env = command(settings, sys.argv[1:], os.environ, inherited, job)
-    # The engine's client is in the same group: it passes on what the group is sent.
+    # The engine's client is in the same process group and forwards the group's signals.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     client = subprocess.Popen(words, env=env, preexec_fn=_obey)
     code = client.wait()
     number = -code if code < 0 else code - 128
     if number in _FATAL:
-        # The client says so that a signal has ended the process: it ends this one.
+        # In this way the client reports the signal that ended the process: end by the same signal.
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -34,7 +34,7 @@ def find(
         said = answer([candidate, "-c", _SAY], timeout_s=20.0)
         words = (said or "").splitlines()
         if len(words) == 2 and words[0] == series:
-            # The path that it prints of itself: a shim may run another interpreter tomorrow.
+            # The path that the interpreter prints: a shim may run another interpreter tomorrow.
             return words[1] or candidate
     return None
 

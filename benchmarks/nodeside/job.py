@@ -16,7 +16,7 @@ from nodeside.files import AgentError, EventLog, read_json, read_text
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 NEIGHBOURS = {"action": "record", "wait_s": 600.0, "cpu_share": 0.1, "gpu": True}
-"""Policy of a job that has none for foreign work."""
+"""Policy for foreign work of a job that does not state one."""
 _COMPILE_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -82,7 +82,7 @@ class NodeJob:
         self.cpus: list[int] = list(self.here["cpus"])
         asked = [entry["device"] for entry in self.processes if entry["device"] is not None]
         self.devices: list[str] = [str(x) for x in self.here["devices"] or sorted(set(asked))]
-        """Return the GPUs that the job uses here, by index or UUID."""
+        """GPUs that the job uses on this node, by index or UUID."""
         self.neighbours: dict[str, Any] = dict(NEIGHBOURS, **(document.get("neighbours") or {}))
         self.locks_devices = document.get("lock", "node") == "devices"
         self.stack_tool: str | None = document.get("stack_tool")
@@ -92,7 +92,7 @@ class NodeJob:
 
     @property
     def python(self) -> str:
-        """Return the framework's interpreter on this node; the agent's own where none is given."""
+        """Return the framework's interpreter on this node; the agent's own if none is given."""
         return read_text(os.path.join(self.folder, "python")) or sys.executable
 
     def repeat_folder(self, repeat: int) -> str:
@@ -100,7 +100,7 @@ class NodeJob:
         return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
 
     def bind(self, fingerprint: Mapping[str, Any]) -> None:
-        """Choose the cores next to each process's GPU, unless the cluster or the case say more."""
+        """Choose the cores near each process's GPU, unless the cluster or the case sets cores."""
         case = self.document["case"]
         if self.document.get("binding", "numa") == "none" or case.get("cpus"):
             return
@@ -110,10 +110,10 @@ class NodeJob:
             self._beside = found
 
     def keep_compiled(self, fingerprint: Mapping[str, Any]) -> None:
-        """Name the folder of what frameworks compile, `compiled/DIGEST` next to the jobs.
+        """Create the folder for code that frameworks compile, `compiled/DIGEST` next to the jobs.
 
-        Jobs share it that have the same build, packages, hardware, driver and kernel. An exported
-        plan, whose folder is carried away, keeps nothing.
+        Jobs with the same build, packages, hardware, driver and kernel share it. An exported plan
+        keeps no such folder, because its own folder is moved.
         """
         below = os.path.join(os.sep, "jobs", self.job_id, self.node)
         if not self.folder.endswith(below):
@@ -126,7 +126,7 @@ class NodeJob:
         os.utime(self._compiled)  # `clean` reads it as the last use
 
     def cores_of(self, name: str) -> list[int]:
-        """Return the cores of a process; empty where it may use all."""
+        """Return the cores of a process; empty if it may use all."""
         each = self.document["case"].get("cpus")
         if each is None:
             return self._beside.get(name, self.cpus)
@@ -137,10 +137,10 @@ class NodeJob:
         return self.cpus or sorted(os.sched_getaffinity(0))
 
     def check_cpus(self) -> None:
-        """Check that every core of `cpus` exists, and that they suffice for the case.
+        """Check that every core of `cpus` exists, and that there are enough cores for the case.
 
         Raises:
-            AgentError: one does not, or they do not.
+            AgentError: a core does not exist, or there are too few.
         """
         allowed = os.sched_getaffinity(0)
         absent = [number for number in self.cpus if number not in allowed]

@@ -16,9 +16,9 @@ WAIT_INTERVAL_S = 2.0
 
 
 class LaunchGate:
-    """Opens once no foreign work is in the way of a launch on this node.
+    """Opens when no foreign work prevents a launch on this node.
 
-    It opens at once where the meter has found no foreign work in the last second; otherwise it
+    It opens at once if the meter has found no foreign work in the last second; otherwise it
     measures again. `tick` is called until it returns True.
 
     Args:
@@ -33,7 +33,7 @@ class LaunchGate:
         self._began_s = time.monotonic()
         self._next_s: float | None = None
         self.waiting: list[Reason] = []
-        """Foreign work that is waited for; empty if there is none."""
+        """Foreign work whose end the gate waits for; empty if there is none."""
 
     def tick(self) -> bool:
         """Return whether the repeat may be launched.
@@ -61,7 +61,7 @@ class LaunchGate:
         return False
 
     def _decide_at_once(self, now_s: float) -> bool | None:
-        """Decide from earlier samples; None where a further second has to be measured."""
+        """Decide from earlier samples; return None if another second must be measured."""
         meter = self._meter
         meter.tick(now_s, at_once=True)
         measured_s = now_s - meter.samples[0].t_s

@@ -1,10 +1,10 @@
 """Shared libraries that a framework's wheels need but lack: from another locked package.
 
-PaddlePaddle's, MXNet's and MindSpore's wheels are linked against `libgomp.so.1`, which a minimal
-system has not. Wheels of other packages carry it under a name of their own
-(`libgomp-a34b3233.so.1.0.0`). A copy that says the usual name of itself is loaded when the
-environment's interpreter starts; the linker then looks for no other. So all machines compute with
-the same one.
+PaddlePaddle's, MXNet's and MindSpore's wheels are linked against `libgomp.so.1`, which minimal
+systems lack. Wheels of other packages contain it under another name
+(`libgomp-a34b3233.so.1.0.0`). A copy whose own name is changed to the usual one is loaded when the
+environment's interpreter starts. The linker then does not look for another copy. So all machines
+compute with the same library.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _LOAD = "import ctypes, os, sys; ctypes.CDLL(os.path.join(sys.prefix, {!r}))\n"
 
 
 def bring(wanted: Mapping[str, str], env: str) -> None:
-    """Copy the libraries into an environment, and let its interpreter load them.
+    """Copy the libraries into an environment, and make its interpreter load them.
 
     Args:
-        wanted: name by which wheels ask for a library -> where a package has it, a path with
-            wildcards below site-packages.
+        wanted: name by which wheels ask for a library -> its path in a package, with wildcards,
+            below site-packages.
         env: folder of the environment.
 
     Raises:

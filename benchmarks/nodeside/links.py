@@ -12,13 +12,13 @@ _LIMIT_S = 30
 
 
 def limit_link(job: NodeJob, bandwidth: str | None = None) -> None:
-    """Set the bandwidth of the node's link; does nothing where the cluster has no command for it.
+    """Set the bandwidth of the node's link; do nothing if the cluster has no command for it.
 
-    Every job sets it, `full` too: whatever an agent that was killed has left is no case's link.
+    Every job sets it, also to `full`: a killed agent may have left another limit.
 
     Args:
         job: the job.
-        bandwidth: instead of that of the job's case.
+        bandwidth: used instead of that of the job's case.
 
     Raises:
         AgentError: the command fails.

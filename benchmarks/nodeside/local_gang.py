@@ -31,7 +31,7 @@ LOSS_CODE = 3
 """Exit code of a rank whose loss is not finite."""
 
 HUNG_FRACTION = 0.5
-"""Part of the progress limit after which a process counts as hung when the gang is ended."""
+"""Share of the progress limit after which a process counts as hung when the gang is ended."""
 
 
 class LocalGang:
@@ -94,8 +94,8 @@ class LocalGang:
     def _last_words_s(self, name: str, now: float, has_failed: bool) -> float:
         """Return when a process ended between the last look and `now`, by its log's last write.
 
-        Looks are a quarter of a second apart, and whoever dies of another's death does so sooner.
-        A process that wrote of an exception failed then: it may take its time to end.
+        Looks are a quarter of a second apart. A failed process can end the others within that time.
+        A process that logged an exception failed then, even if it ended later.
         """
         try:
             written_s = now - (time.time() - os.stat(self._log(name)).st_mtime)
@@ -121,7 +121,7 @@ class LocalGang:
         return tuple(self._progress[item.name].phase for item in self.measured())
 
     def summary(self, name: str) -> Any:
-        """Return rank.json of a process; None where there is none."""
+        """Return rank.json of a process; None if there is none."""
         return read_json(os.path.join(self._folder, name, "rank.json"))
 
     # --- failures ------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class LocalGang:
         return found
 
     def _find_death(self) -> list[Reason]:
-        """Return how the first of the processes ended that failed."""
+        """Return the end reasons of the first process that failed."""
         for name in sorted(self._ended_s, key=self._ended_s.__getitem__):
             item = self._launched[name]
             if item.returncode != 0:
@@ -153,7 +153,7 @@ class LocalGang:
         return []
 
     def _find_overrun(self) -> list[Reason]:
-        """Return which process makes no progress, or that the repeat takes too long."""
+        """Return which process makes no progress, or that the repeat exceeds its time limit."""
         limits = self._job.limits
         for name, item in self._launched.items():
             if item.running:
@@ -167,7 +167,7 @@ class LocalGang:
                         NO_PROGRESS,
                         self._job.node,
                         item.name,
-                        "last seen in phase {}, step {}".format(progress.phase, progress.step),
+                        'last seen in phase "{}", step {}'.format(progress.phase, progress.step),
                         "a step within {:g} s".format(limits["progress_s"]),
                     )
                 ]
@@ -290,7 +290,7 @@ class LocalGang:
         }
 
     def log_tail(self) -> str | None:
-        """Return the log's end of the failed process; of all processes where none is known to."""
+        """Return the end of the failed process's log; of all logs if no failed process is known."""
         names = [self._failed] if self._failed else sorted(self._launched)
         parts = []
         for name in names:

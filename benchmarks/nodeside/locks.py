@@ -1,7 +1,7 @@
 """The node's lock: one measurement or provisioning at a time on one node, for all users.
 
-Where a cluster says so, jobs lock their devices instead: each holds the node's lock shared with
-the others of its kind, and every one of its devices alone.
+If a cluster is configured for it, jobs lock their devices instead. Each job then has a shared lock
+on the node, and an exclusive lock on each of its devices.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DEFAULT_DIR = "/tmp/nightbench-locks"
 def node_key(environment: Mapping[str, str]) -> str:
     """Return the name of the node: address and port of its sshd, from SSH_CONNECTION.
 
-    Two servers on one machine are two nodes. Under Slurm it is Slurm's name of the node, and
-    else, without SSH, the host name.
+    Two servers on one machine are two nodes. Under Slurm it is Slurm's name of the node; otherwise,
+    without SSH, the host name.
     """
     if environment.get("SLURMD_NODENAME"):
         return re.sub(r"[^A-Za-z0-9._-]", "_", "slurm_" + environment["SLURMD_NODENAME"])
@@ -49,8 +49,8 @@ def device_lock_path(node_path: str, device: str) -> str:
 def _open_shared(path: str) -> int:
     """Open a lock file that every user of the machine may open.
 
-    The folder is sticky and writable for all, where `fs.protected_regular` refuses O_CREAT
-    on another user's file: so open first and create only what is absent.
+    The folder is sticky and writable for all. There, `fs.protected_regular` refuses O_CREAT on
+    another user's file. So the file is opened first and created only if it is absent.
     """
     folder = os.path.dirname(path)
     try:
@@ -92,11 +92,11 @@ class NodeLock:
         self.held = False
 
     def acquire(self, holder: Mapping[str, Any], shared: bool = False) -> bool:
-        """Take the lock without waiting; return False where another process holds it.
+        """Take the lock without waiting; return False if another process holds it.
 
         Args:
-            holder: what is written into it, with the time of this.
-            shared: others may hold it shared as well; nothing is written then.
+            holder: the content of the lock file, to which the current time is added.
+            shared: other shared holders are allowed; nothing is written then.
         """
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
@@ -114,7 +114,7 @@ class NodeLock:
         return True
 
     def probe(self) -> bool:
-        """Return whether another process holds it exclusively, by a shared attempt."""
+        """Return whether another process holds the lock exclusively, by a shared attempt."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -151,7 +151,7 @@ class NodeLock:
 
 
 class JobLock:
-    """All locks that one job needs on a node, taken together or not at all.
+    """All locks that one job needs on a node, acquired together or not at all.
 
     Args:
         path: the node's lock.
@@ -168,7 +168,7 @@ class JobLock:
         self._in_the_way: NodeLock | None = None
 
     def acquire(self, holder: Mapping[str, Any]) -> bool:
-        """Take all locks without waiting; return False, holding none, where one is taken."""
+        """Take all locks without waiting; return False and hold none if one is taken."""
         self._in_the_way = None
         if not self._node.acquire(holder, shared=bool(self._devices)):
             self._in_the_way = self._node
@@ -215,7 +215,7 @@ def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, An
 
 
 def current_holders(lock_dir: str | None, environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return who holds the node, or devices of it, now; empty where it is free."""
+    """Return who holds the node, or devices of it, now; empty if it is free."""
     path = lock_path(lock_dir, environment)
     holder = _holder_of(path)
     return [holder] if holder is not None else _device_holders(path)
@@ -228,7 +228,7 @@ def _device_holders(path: str) -> list[dict[str, Any]]:
 
 
 def _holder_of(path: str) -> dict[str, Any] | None:
-    """Return who holds the lock file exclusively, or None."""
+    """Return the holder of an exclusive lock on the file, or None."""
     if not os.path.exists(path):
         return None
     lock = NodeLock(path)
@@ -239,7 +239,7 @@ def _holder_of(path: str) -> dict[str, Any] | None:
 
 
 def lock_file(path: str) -> int | None:
-    """Open and flock a private file; return its descriptor, or None where it is locked."""
+    """Open and flock a private file; return its descriptor, or None if it is locked."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
 """Foreign work on the cores of a job: how much, and by which processes.
 
-Once a second the cores' busy time is compared with that of the agent and its processes, which
-reads two or three small files. Only where the rest exceeds the limit of the job's policy are all
-processes of the node scanned, at most every few seconds: the agent runs on a measured core.
+Once a second, the cores' busy time is compared with that of the agent and its processes, which
+reads two or three small files. All processes of the node are scanned only if the rest exceeds the
+policy's limit, at most every few seconds: the agent itself runs on a measured core.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from nodeside.processes import AGENT_MARK, JOB_MARK, command_of, environ_of
 
 SAMPLE_S = 1.0
 SPAN_S = 5.0
-"""Foreign work is judged over spans of this length."""
+"""Length of the spans in which foreign work is measured."""
 SCAN_VALID_S = 30.0
-"""Time for which the result of a scan is assumed to hold."""
+"""Time for which the result of a scan is assumed to be valid."""
 MAX_SHOWN = 5
 """Number of processes that are reported."""
 COMMAND_LENGTH = 200
@@ -114,7 +114,7 @@ class CpuMeter:
         before = self.samples[-1]
         self._sample()
         if not self._launched:
-            return  # between repeats nothing is disturbed
+            return  # between repeats there is nothing to disturb
         share = self.share(before.t_s, self.samples[-1].t_s)
         age_s = self.samples[-1].t_s - self._last.t_s
         exceeded = share.exceeds(self._limit) and age_s >= SPAN_S
@@ -123,7 +123,7 @@ class CpuMeter:
             self.scan_processes()
 
     def _unexplained(self, before: Sample) -> float:
-        """Return the share of the last sample that is not the agent's or its processes'."""
+        """Return the CPU share in the last sample that the agent and its processes did not use."""
         last = self.samples[-1]
         room = (last.t_s - before.t_s) * TICKS_PER_S * self._cores
         return (last.busy - before.busy - last.own + before.own) / room if room > 0 else 0.0
@@ -140,7 +140,7 @@ class CpuMeter:
         before, now = self._last, scan()
         mine = descendants(now.processes, os.getpid())
         mine_before = descendants(before.processes, os.getpid())
-        # An ended process's time moves to the parent that waited for it: a family's sum is kept.
+        # The time of an ended process moves to its waiting parent: the family's sum stays.
         family = sum(p.with_children for pid, p in now.processes.items() if pid in mine)
         family -= sum(p.with_children for pid, p in before.processes.items() if pid in mine_before)
         direct = self._own_at(now.t_s) - self._own_at(before.t_s)
@@ -164,7 +164,7 @@ class CpuMeter:
         return found
 
     def _own_at(self, t_s: float) -> float:
-        """Return `Sample.own` of the sample nearest to a moment; each scan takes one."""
+        """Return `Sample.own` of the sample nearest to a moment; each scan takes a sample."""
         place = self._place(t_s)
         near = self.samples[max(0, place - 1) : place + 1]
         return min(near, key=lambda sample: abs(sample.t_s - t_s)).own
@@ -178,7 +178,7 @@ class CpuMeter:
         return self._kinds[key]
 
     def _remember(self, pid: int) -> None:
-        """Describe the processes while they exist."""
+        """Describe a process while it exists."""
         if pid not in self._names:
             self._names[pid] = describe_process(pid)
 
@@ -200,7 +200,7 @@ class CpuMeter:
                 harmless += part * scanned.harmless
                 named += part * sum(scanned.foreign.values())
         if self._launched and self.scans and last.t_s > self.scans[-1].to_s:
-            # Not scanned yet: assumed to go on unchanged while the job runs.
+            # Not scanned yet: assumed to continue unchanged while the job runs.
             newest = self.scans[-1]
             since_s = last.t_s - max(newest.to_s, first.t_s)
             harmless += newest.harmless * since_s / (newest.to_s - newest.from_s)
@@ -263,7 +263,7 @@ def describe_process(pid: int) -> dict[str, Any]:
             with open("/proc/{}/comm".format(pid)) as handle:
                 command = "[{}]".format(handle.read().strip())
     except OSError:
-        pass  # it has ended meanwhile: what is known so far is returned
+        pass  # the process has ended meanwhile: return what is known
     return {"pid": pid, "user": user, "command": command, "cpu_share": None, "gpu": None}
 
 

@@ -91,7 +91,7 @@ class NodeRepeat:
         self._gang.reap()
         abort = commands.command("abort", self.number)
         if abort is not None:
-            # A process that died before the command came is not the command's doing.
+            # The command did not cause the end of a process that died before it arrived.
             failure = self._gang.find_failure(of_ended=True)
             why = abort.get("reasons") or [reason(STOPPED, self.job.node)]
             self._end("failed" if failure else "aborted", failure or why)
@@ -111,7 +111,7 @@ class NodeRepeat:
         return self.state in ("done", "failed", "aborted")
 
     def abandon(self, status: str, reasons: list[Reason]) -> None:
-        """End it from outside: stop, lease expired, the agent is ended."""
+        """End the repeat from outside: stop, expired lease, or the end of the agent."""
         if not self.ended:
             self._end(status, reasons)
 

@@ -17,16 +17,16 @@ from nodeside.offline_case import SCHEMA, OfflineCase
 
 
 def run(folder: str, python: str, case: str | None, agent_file: str) -> dict[str, Any]:
-    """Measure all cases that have not been; return the run and case_id -> statuses of repeats.
+    """Measure all cases that are not measured yet; return the run and case_id -> repeats' statuses.
 
     Args:
-        folder: what `nightbench offline export` wrote.
+        folder: the folder that `nightbench offline export` wrote.
         python: interpreter of the framework.
-        case: measure this case alone; all of them where None.
+        case: measure only this case; None: all cases.
         agent_file: path of agent.py.
 
     Raises:
-        AgentError: the folder holds no plan, or a case cannot be measured here.
+        AgentError: the folder has no plan, or a case cannot be measured here.
         KeyboardInterrupt: by Ctrl-C or SIGTERM; no process is left on this machine.
     """
     path = os.path.join(folder, "export.json")

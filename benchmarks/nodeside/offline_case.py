@@ -26,15 +26,15 @@ SCHEMA = "nightbench.export/1"
 POLL_S = 0.2
 BEAT_S = 1.0
 ALIVE_S = 5.0
-"""Interval in which the agent is checked for its process."""
+"""Interval between checks that the agent's process exists."""
 
 END_S = 60.0
-"""Time in which a repeat that is ended has ended."""
+"""Maximum time for the agent to end a repeat."""
 
 _SHOWN = ("subject", "code", "observed")
 
 FAILURES = 2
-"""Repeats that fail one after another, with which a case ends."""
+"""Number of consecutive failed repeats after which a case ends."""
 
 
 class OfflineCase:
@@ -42,10 +42,10 @@ class OfflineCase:
 
     Args:
         folder: of the case.
-        where: its place among all cases, for progress.
+        where: its position among all cases, for progress.
 
     Raises:
-        AgentError: it has no job.json.
+        AgentError: the case has no job.json.
     """
 
     def __init__(self, folder: str, where: str) -> None:
@@ -65,7 +65,7 @@ class OfflineCase:
         self._beat_s = 0.0
 
     def is_measured(self) -> bool:
-        """Return whether all of it has been measured."""
+        """Return whether the whole case has been measured."""
         return os.path.exists(os.path.join(self._folder, "measured.json"))
 
     def statuses(self) -> list[str]:
@@ -121,7 +121,7 @@ class OfflineCase:
         return failing or len(statuses) >= self._document["protocol"]["repeats"]
 
     def _claim_epoch(self) -> None:
-        """Commands of an earlier call are ignored from here on."""
+        """Start a new epoch, from which on commands of an earlier call are ignored."""
         control = os.path.join(self._node_folder, "control")
         os.makedirs(control, exist_ok=True)
         known = [int(name[6:]) for name in os.listdir(control) if re.match(r"epoch-\d+$", name)]
@@ -129,7 +129,7 @@ class OfflineCase:
         os.mkdir(os.path.join(control, "epoch-{:04d}".format(self._epoch)))
 
     def _forget_interrupted(self) -> None:
-        """Remove a repeat that an earlier call was interrupted in: it is launched again."""
+        """Remove repeats that an earlier call did not finish: they are launched again."""
         statuses = self.statuses()
         kept = statuses.index("aborted") if "aborted" in statuses else len(statuses)
         for number in range(kept + 1, len(statuses) + 1):
@@ -140,7 +140,7 @@ class OfflineCase:
                 shutil.rmtree(os.path.join(repeats, name))
 
     def _stop(self) -> None:
-        """Have the agent end its processes and leave."""
+        """Make the agent end its processes and exit; wait for it."""
         path = os.path.join(self._node_folder, "control", "stop.json")
         write_json(path, {"epoch": self._epoch})
         until_s = time.monotonic() + END_S
@@ -153,7 +153,7 @@ class OfflineCase:
     # --- one repeat --------------------------------------------------------------------------
 
     def _run_repeat(self, number: int, agent_file: str) -> None:
-        """Tell the agent what a controller would, until the repeat has ended."""
+        """Send the agent the commands of a controller until the repeat has ended."""
         self._beat()
         agent_start.start(self._node_folder, self._node, agent_file)
         began = utc_now()
@@ -181,7 +181,7 @@ class OfflineCase:
         """Check that the agent runs, or has written the result of the repeat.
 
         Raises:
-            AgentError: it has ended without a result.
+            AgentError: the agent has ended without a result.
         """
         if self._is_running() or self._result(number) is not None:
             return
@@ -219,7 +219,7 @@ class OfflineCase:
         return os.path.join(self._folder, "repeats", "{:03d}.json".format(number))
 
     def _write_measured(self) -> None:
-        """Say that the case is complete, with a digest of each file that is loaded."""
+        """Record that the case is complete, with a digest of each file that is loaded."""
         numbers = range(1, len(self.statuses()) + 1)
         names = ["job.json"] + ["repeats/{:03d}.json".format(number) for number in numbers]
         names.append("nodes/{}/fingerprint.json".format(self._node))
@@ -235,7 +235,7 @@ class OfflineCase:
     # --- what is shown -----------------------------------------------------------------------
 
     def _why(self, number: int) -> list[str]:
-        """Return why a repeat is not good, with the first error of its ranks; nothing if it is."""
+        """Return why a repeat is not ok, with the first error of its ranks; empty if it is ok."""
         if self._status(number) == "ok":
             return []
         result = self._result(number) or {}
@@ -246,14 +246,14 @@ class OfflineCase:
         return ["\n".join([said, *errors[:1], "its logs: " + self._path(number)])]
 
     def _waiting(self) -> str:
-        """Return who holds the node, if the agent waits for its lock."""
+        """Return who holds the lock that the agent waits for; empty if it does not wait."""
         agent = self._agent()
         if agent.get("state") != "waiting":
             return ""
         return "{} waits for {}".format(self._node, agent.get("holder"))
 
     def _say(self, number: int, words: str, end: str = "") -> None:
-        """Show progress: one line that is written over on a terminal, else only what is final."""
+        """Print progress: on a terminal, overwrite one line; otherwise print only final lines."""
         repeats = self._document["protocol"]["repeats"]
         line = "{}: repeat {} of {}: {}".format(self._where, number, repeats, words)
         if sys.stderr.isatty():
@@ -264,10 +264,10 @@ class OfflineCase:
 
 
 def next_command(state: Mapping[str, Any], trainers: Sequence[str]) -> str | None:
-    """Return what a repeat waits for: go, drain or finish; None where for nothing.
+    """Return the command that a repeat waits for: go, drain or finish; or None.
 
     Args:
-        state: state.json of the node; empty where it has none.
+        state: state.json of the node; empty if it has none.
         trainers: names of the measured processes.
     """
     if state.get("state") == "ready":

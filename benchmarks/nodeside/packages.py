@@ -18,7 +18,7 @@ print(json.dumps(packages.found()))
 
 
 def of(python: str) -> dict[str, Any]:
-    """Return what `found` does in an interpreter; nothing where it does not answer."""
+    """Return what `found` does in an interpreter; nothing if it does not answer."""
     if python == sys.executable:
         return found()
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -49,7 +49,7 @@ class PortReservation:
 
 
 def _require_local(address: str) -> int:
-    """Return the address family of `address`, which has to be one of this node's own."""
+    """Return the address family of `address`, after a check that the node has this address."""
     hint = "set `data_address` of this node to an address that it has"
     try:
         found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)

@@ -8,11 +8,11 @@ from typing import Any, Iterator
 
 
 def prefix(path: str) -> dict[str, Any]:
-    """Return {"python": path} of a prefix, or {"problem": why nothing of it is run}.
+    """Return {"python": path} of a prefix, or {"problem": why it must not be used}.
 
-    The programs there run as this user. So the prefix, its interpreter and all folders on the way
-    have to belong to this user or to root, and others may not write to them. A folder in which
-    everybody replaces only their own entries (/tmp) is no danger on the way.
+    Its programs run as this user. So the prefix, its interpreter and all folders above them must
+    belong to this user or to root, and must not be writable for others. A folder such as /tmp, in
+    which users can replace only their own entries, is allowed above them.
     """
     python = os.path.join(os.path.expanduser(path), "bin", "python")
     if not os.path.exists(python):
@@ -25,7 +25,7 @@ def prefix(path: str) -> dict[str, Any]:
 
 
 def _on_the_way(python: str) -> Iterator[str]:
-    """All paths that decide what runs: each folder, and behind each link what it leads to."""
+    """Yield all paths that decide which interpreter runs: each folder, and each link's target."""
     seen = set()
     left = [os.path.abspath(python), os.path.realpath(python)]
     while left:

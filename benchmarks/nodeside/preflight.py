@@ -35,16 +35,16 @@ def preflight(
     controls_of: str | None,
     prefixes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the preflight/1 document; nothing is changed except that the roots are created.
+    """Return the preflight/1 document; this changes nothing, except that it creates the roots.
 
     Args:
         root: folder of Nightbench on the node.
-        job_root: folder of the state of jobs; the root when None.
+        job_root: folder of the state of jobs; None: the root.
         lock_dir: folder of the node's lock.
         code: folder of the shipped code.
-        cpus: cores that jobs are pinned to; all when empty.
-        controls_of: device kind that is measured too, `cpu` (up to 3 s) or `gpu` as well (a
-            framework's import more); nothing when None, or where the node is locked.
+        cpus: cores that jobs are pinned to; empty: all.
+        controls_of: device kind that is also measured: `cpu` (up to 3 s), or `gpu` too (plus the
+            import of a framework); nothing if None, or if the node is locked.
         prefixes: framework line -> prefix that the site prepared, for control measurements of GPUs.
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
@@ -94,12 +94,12 @@ def preflight(
 
 
 def _job_root(folder: str) -> dict[str, Any]:
-    """Return path, problem and disk of the folder of the state of jobs."""
+    """Return path, problem and disk of the folder in which jobs store their state."""
     return {"path": folder, "problem": why_not_writable(folder), "disk": system.disk(folder)}
 
 
 def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:
-    """Return the foreign work on the cores over a second, and on the GPUs."""
+    """Measure the foreign work on the cores for a second, and list that on the GPUs."""
     meter = CpuMeter(cpus, None, _NAMED)
     time.sleep(_LOOK_S)
     scan = meter.scan_processes()

@@ -25,9 +25,9 @@ _PR_SET_PTRACER = 0x59616D61
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OOM_SCORE = b"500"
-"""When memory runs out the kernel kills ranks first; the agent and sshd are needed to clean up."""
+"""`oom_score_adj` of ranks: they are killed before the agent and sshd, which must clean up."""
 END_S = 10.0
-"""Time after SIGKILL in which processes have ended."""
+"""Maximum time after SIGKILL until processes have ended."""
 _adopting = False
 
 
@@ -135,7 +135,7 @@ def launch(
 
 
 def _write_kernel_file(path: str, content: bytes) -> None:
-    """Write to a file of the kernel; where that is refused, session and mark have to do."""
+    """Write to a kernel file if permitted; otherwise session and mark must identify processes."""
     try:
         descriptor = os.open(path, os.O_WRONLY)
     except OSError:
@@ -167,7 +167,7 @@ def reap(launched: Iterable[Launched]) -> list[Launched]:
 
 
 def environ_of(pid: int) -> dict[str, str]:
-    """Return the environment of a process at its start; empty where it may not be read."""
+    """Return the environment of a process at its start; empty if it may not be read."""
     try:
         with open("/proc/{}/environ".format(pid), "rb") as handle:
             raw = handle.read()
@@ -182,7 +182,7 @@ def environ_of(pid: int) -> dict[str, str]:
 
 
 def stat_of(pid: int) -> list[bytes]:
-    """Return the words of /proc/PID/stat from the state on; none where the process is gone."""
+    """Return the words of /proc/PID/stat from the state on; none if the process is gone."""
     try:
         with open("/proc/{}/stat".format(pid), "rb", buffering=0) as handle:
             return handle.read().rpartition(b")")[2].split()
@@ -196,7 +196,7 @@ def is_running(pid: int) -> bool:
 
 
 def command_of(pid: int) -> list[str]:
-    """Return the command line of a process; empty where it is gone, and for kernel threads."""
+    """Return the command line of a process; empty if it is gone, and for kernel threads."""
     try:
         with open("/proc/{}/cmdline".format(pid), "rb") as handle:
             return handle.read().decode("utf-8", "replace").split("\0")
@@ -248,7 +248,7 @@ def adopted() -> list[int]:
 
 
 def send(pid: int, number: int, group: bool = False) -> bool:
-    """Send a signal; return False where no process received it."""
+    """Send a signal; return False if no process received it."""
     try:
         if group:
             os.killpg(pid, number)
@@ -280,10 +280,10 @@ def end_all(
     end: Callable[[Sequence[int]], Iterable[int]],
     launched: Iterable[Launched] = (),
 ) -> tuple[list[int], list[int]]:
-    """Call `end` on the pids that `left` returns until there is none, or `END_S` has passed.
+    """Call `end` on the pids that `left` returns, until it returns none or `END_S` has passed.
 
     Returns:
-        The pids that `end` returned: those that a signal reached; and the pids that are left.
+        The pids that `end` returned, which a signal reached; and the pids that are left.
     """
     ended: set[int] = set()
     deadline = time.monotonic() + END_S

@@ -1,7 +1,7 @@
 """The processor of a node: model, sockets, cores, threads and instruction sets.
 
-x86 names its model, sockets and cores in `/proc/cpuinfo`. There aarch64 has numbers of the
-implementer and the part alone; its sockets and cores are read from sysfs, as `lscpu` does.
+x86 names its model, sockets and cores in `/proc/cpuinfo`. On aarch64, that file has only numbers of
+the implementer and the part. Its sockets and cores are read from sysfs, as `lscpu` does.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def cpu_description(proc: str = PROC, sysfs: str = SYSFS) -> dict[str, Any]:
 
 
 def _threads(text: str) -> Iterator[dict[str, str]]:
-    """Yield the fields of each thread; what follows on the whole machine is not of them."""
+    """Yield the fields of each thread; a block on the whole machine is skipped."""
     for block in text.split("\n\n"):
         lines = (line.partition(":") for line in block.splitlines())
         fields = {key.strip(): value.strip() for key, _, value in lines}
@@ -95,7 +95,7 @@ def _threads(text: str) -> Iterator[dict[str, str]]:
 
 
 def _model(thread: Mapping[str, str]) -> str | None:
-    """Return the name of a thread's core: that of x86, or `Neoverse-V2 r0p0`."""
+    """Return the name of a thread's core, on Arm in the form `Neoverse-V2 r0p0`."""
     if "model name" in thread or "CPU part" not in thread:
         return thread.get("model name")
     try:
@@ -111,7 +111,7 @@ def _model(thread: Mapping[str, str]) -> str | None:
 
 
 def _topology(sysfs: str) -> tuple[int, int]:
-    """Return the number of sockets and of cores in sysfs; 0 where the kernel has none there."""
+    """Return the numbers of sockets and cores in sysfs; 0 if the kernel lists none."""
     sockets, cores = set(), set()
     for folder in glob.glob(os.path.join(glob.escape(sysfs), "cpu[0-9]*", "topology")):
         # -1 where the firmware describes no sockets.

@@ -42,12 +42,12 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
     """Build or find an environment; return the verb's document.
 
     Returns:
-        {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} where the
+        {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} if the
         interpreter or the packages are not available here, or the line has no such lock. With
         `--ask` nothing is built: {"pythons"}, the series of the lock that run here, newest first.
 
     Raises:
-        AgentError: bad arguments, no room, no rights.
+        AgentError: bad arguments, no space, or no permission.
     """
     began = time.monotonic()
     try:
@@ -70,7 +70,7 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
         document = {"unavailable": str(why), "hint": why.hint, "log": why.log}
         return {key: value for key, value in document.items() if value is not None}
     except hangup.Cancelled as why:
-        said = "{} {}: given up ({}); nothing is left of it"
+        said = "{} {}: the build was stopped ({}); its files are removed"
         _quietly(said.format(recipe.line, recipe.variant, why))
         raise SystemExit(143) from why
     except OSError as error:
@@ -88,8 +88,8 @@ def _with_newest(
 ) -> tuple[str, str, bool]:
     """Return Python and path of an environment, and whether it was built now.
 
-    Its Python is the newest of the lock that this node has and that the packages can be installed
-    for; if there is none, the newest that uv downloads.
+    It gets the newest Python of the lock that this node has and that the packages support; if
+    there is none, the newest that uv downloads.
 
     Raises:
         Unavailable: there is no such Python, or none for which the packages can be installed.
@@ -113,7 +113,7 @@ def _with_newest(
         except Unavailable as why:
             problems[series] = why
             if len(order) > 1:
-                _say("{}: not with Python {}: {}".format(recipe.line, series, why))
+                _say("{}: no environment with Python {}: {}".format(recipe.line, series, why))
     first = problems[order[0]]
     raise first if order[0] in here else _no_python(order, first.log)
 
@@ -121,7 +121,7 @@ def _with_newest(
 def _choice(
     series: str, order: Sequence[str], here: Mapping[str, str], options: argparse.Namespace
 ) -> str:
-    """Say which Python an environment gets, and why."""
+    """Return a sentence that says which Python an environment gets, and why."""
     if series not in here:
         return "Python {}, downloaded by uv".format(series)
     if options.series:
@@ -131,7 +131,7 @@ def _choice(
 
 
 def _downloaded(series: str, recipe: Recipe, options: argparse.Namespace) -> str:
-    """Return an interpreter that uv has just downloaded."""
+    """Return an interpreter that uv has downloaded now."""
     uv = _uv(recipe, options)
     _say("no Python {} on this node: asking uv for one".format(series))
     failed = uv.run("python", "install", "--no-bin", series) is not None
@@ -160,7 +160,7 @@ def _is_complete(env: str) -> bool:
 def _refuse_foreign(series: str, env: str) -> None:
     """Refuse to rebuild an environment of another host whose interpreter is missing here.
 
-    On a shared root that would take it away from the hosts that can use it.
+    On a shared root, a rebuild would break the environment for the hosts that can use it.
     """
     made = read_json(os.path.join(env, ".ok.json")) or {}
     if made.get("host") in (None, socket.gethostname()) or _is_complete(env):
@@ -207,7 +207,7 @@ def _say(text: str) -> None:
 
 
 def _build_locked(recipe: Recipe, env: str, interpreter: str, options: argparse.Namespace) -> bool:
-    """Build under the node's lock and the environment's; return False where another did so."""
+    """Build under the locks of node and environment; return False if another process built it."""
     envs, name = os.path.split(env)
     probe_writable(envs)
     with both_locks(name, envs, options.lock_dir, lambda: _is_complete(env)) as mine:
@@ -314,7 +314,7 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
 
 
 def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
-    """Return a failure of uv in words for the user."""
+    """Return the error that explains a failure of uv to the user."""
     text = failure.said
     if "No space left on device" in text or "os error 28" in text:
         return AgentError(

@@ -27,7 +27,7 @@ STOPPED = "stopped"
 AGENT_ERROR = "agent_error"
 
 Reason = Dict[str, Any]
-"""code, node, subject, observed, expected."""
+"""Keys: code, node, subject, observed, expected."""
 
 
 def reason(

@@ -46,7 +46,7 @@ class Recipe:
         self.described: dict[str, Any] = described["variants"].get(variant, {})
         """The variant's entry in framework.json."""
         self.pythons: list[str] = self.described.get("pythons", [])
-        """Series of Python that its lock supports; none: the agent's own interpreter runs it."""
+        """Series of Python that its lock supports; empty: the agent's own interpreter runs it."""
         self.package: str = self.described.get("package") or described.get("package") or line
         self.index: dict[str, Any] | None = self.described.get("index")
         self.size_bytes: int = self.described.get("size_bytes") or described.get("size_bytes", 0)
@@ -55,7 +55,7 @@ class Recipe:
         self.locked: str = self.described.get("version") or described["version"]
         """Version of the main package that the lock installs."""
         self.version = version
-        """Version that takes the place of the locked one."""
+        """Version that replaces the locked one."""
         self.wheel = wheel
         if not self.pythons and variant in described["variants"]:
             return
@@ -99,7 +99,7 @@ class Recipe:
 
 
 def _fits(wheel: str, series: str) -> bool:
-    """Tell by a wheel's name whether CPython of a series can take it."""
+    """Return whether CPython of a series can install a wheel, by the wheel's name."""
     tags, abis = [tag.split(".") for tag in wheel[: -len(".whl")].split("-")[-3:-1]]
     major, minor = series.split(".")
     for tag in tags:

@@ -10,7 +10,7 @@ from nodeside.files import AgentError, probe_writable, read_json
 
 
 def why_not_writable(root: str) -> str | None:
-    """Return why Nightbench's folder cannot be written; None where it can."""
+    """Return why Nightbench's folder cannot be written; None if it can."""
     try:
         probe_writable(root)
     except AgentError as error:
@@ -27,7 +27,7 @@ def why_not_usable(root: str) -> str | None:
 
 
 def interpreters_of(root: str, code: str) -> dict[str, str | None]:
-    """Return the interpreter of each series that a framework line needs; None where none runs."""
+    """Return the interpreter of each series that a framework line needs; None if none runs."""
     uv = interpreters.any_uv(root)
     return {series: interpreters.find(series, uv, root) for series in _series(code)}
 

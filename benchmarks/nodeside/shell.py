@@ -37,7 +37,7 @@ class Stream:
     """A program that prints lines from time to time, read without waiting.
 
     Args:
-        argv: the program is looked for on PATH; where it is absent there are no lines.
+        argv: the program is searched on PATH; if it is absent, there are no lines.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 
 
 def ask(query: str) -> tuple[int, str]:
-    """Run one query; return the exit code and the output, or why there is none."""
+    """Run one query; return the exit code and the output, or why there is no output."""
     try:
         done = subprocess.run(
             ["nvidia-smi", query, FORMAT],
@@ -27,7 +27,7 @@ def ask(query: str) -> tuple[int, str]:
 
 
 def rows(query: str) -> list[list[str]]:
-    """Return the answer to a query; no rows where nvidia-smi is absent or fails."""
+    """Return the answer to a query; no rows if nvidia-smi is absent or fails."""
     code, text = ask(query)
     return [row(line) for line in text.splitlines()] if code == 0 else []
 
@@ -38,7 +38,7 @@ def row(line: str) -> list[str]:
 
 
 def known(field: str) -> str | None:
-    """Return the name under which this driver knows a field of GPUs; None where it does not."""
+    """Return the name under which this driver knows a field of GPUs; None if it does not."""
     for name in (field, _OLD_NAMES.get(field)):
         if name and ask("--query-gpu=" + name)[0] == 0:
             return name
@@ -46,17 +46,17 @@ def known(field: str) -> str | None:
 
 
 def named(field: str) -> str:
-    """Return a field's name in this driver, which is asked where names differ by driver."""
+    """Return a field's name in this driver; the driver is asked if names differ by driver."""
     return (known(field) or field) if field in _OLD_NAMES else field
 
 
 def word(text: str | None) -> str | None:
-    """Return a value; None for what the device does not report ("[N/A]", "[Not Supported]")."""
+    """Return a value; None if the device does not report it ("[N/A]", "[Not Supported]")."""
     return None if text is None or text.startswith("[") or text in ("N/A", "") else text
 
 
 def number(text: str | None) -> float | None:
-    """Return a number; None for what the device does not report."""
+    """Return a number; None if the device does not report it."""
     try:
         return float(text or "")
     except ValueError:

@@ -14,9 +14,9 @@ from nodeside.processes import is_running, send
 
 MAX_BYTES = 20_000
 TIMEOUT_S = 6.0
-"""Limit for all processes together: a hanging gang is ended within ten seconds."""
+"""Limit for all processes together, so that a hanging gang is ended within ten seconds."""
 FAULTHANDLER_FILE = "faulthandler.txt"
-"""File in its folder to which a rank's handler of SIGUSR2 writes."""
+"""File in a rank's folder to which its handler of SIGUSR2 writes."""
 _HANDLER_S = 1.5
 
 
@@ -76,7 +76,7 @@ def _by_py_spy(
         if code == 0 and text:
             found[name] = "py-spy ({}), pid {}\n{}".format(tool, processes[name], text)
         else:
-            said = " ".join(text.split())[:200] or "it gave no answer in time"
+            said = " ".join(text.split())[:200] or "py-spy gave no answer in time"
             why[name] = "py-spy failed: {}".format(said)
     return found, why
 
@@ -94,7 +94,7 @@ def _output(popen: Any, deadline: float) -> tuple[str, int | None]:
 def _by_faulthandler(
     processes: Mapping[str, int], folders: Mapping[str, str], deadline: float
 ) -> dict[str, str]:
-    """Send SIGUSR2 to those that handle it, and read what they wrote."""
+    """Send SIGUSR2 to the processes that handle it; return name -> the stacks that they wrote."""
     asked = {name: pid for name, pid in processes.items() if _handles(pid, signal.SIGUSR2)}
     paths = {name: os.path.join(folders[name], FAULTHANDLER_FILE) for name in asked}
     before = {name: _size(path) for name, path in paths.items()}
@@ -116,7 +116,7 @@ def _by_faulthandler(
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Tell whether a process handles the signal, which would end it otherwise."""
+    """Return whether a process handles the signal, which otherwise ends it."""
     for line in (read_text("/proc/{}/status".format(pid)) or "").splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -131,7 +131,7 @@ def _size(path: str) -> int:
 
 
 def _by_proc(pid: int) -> str:
-    """Return state and sleeping system call of each thread, from the kernel."""
+    """Return state and system call of each thread, from /proc."""
     if not is_running(pid):
         return "/proc, pid {}: the process has ended meanwhile".format(pid)
     parts = ["/proc (no py-spy, no faulthandler), pid {}".format(pid)]
@@ -157,7 +157,7 @@ def _tasks(pid: int) -> Sequence[str]:
 
 
 def _cut(text: str) -> str:
-    """Return the first `MAX_BYTES`."""
+    """Return the text, cut to `MAX_BYTES`."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= MAX_BYTES:
         return raw.decode("utf-8")

@@ -49,7 +49,7 @@ def _synchronised() -> tuple[bool | None, str | None]:
 
 
 def _kernel_is_synchronised() -> bool | None:
-    """Return the unsynchronised flag of adjtimex(2); None where it is not permitted."""
+    """Return whether the kernel's clock is synchronised (adjtimex(2)); None if not permitted."""
     # struct timex: modes is its first member and stays 0 (read only); status follows offset,
     # freq, maxerror and esterror.
     buffer = ctypes.create_string_buffer(512)
@@ -75,7 +75,7 @@ def disk(path: str) -> dict[str, Any]:
 
 
 def _quota() -> dict[str, int] | None:
-    """Return the user's quota that leaves least; None where there is none.
+    """Return the user's quota with the least space left; None if there is none.
 
     `quota` names devices, which a path below a bind mount does not reveal.
     """
@@ -237,7 +237,7 @@ def _addresses() -> dict[str, list[str]]:
 
 
 def _ipv4(name: str) -> list[str]:
-    """Return the address that the kernel reports without the `ip` program."""
+    """Return the address that the kernel reports, without the program `ip`."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
             raw = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))

@@ -18,10 +18,10 @@ from nodeside.system import memory_state
 
 INTERVAL_S = 1.0
 STALE_S = 5.0
-"""Older answers of nvidia-smi are left out of samples."""
+"""Age from which an answer of nvidia-smi is left out of samples."""
 
 POWERCAP = "NIGHTBENCH_POWERCAP"
-"""Environment variable: another folder than /sys/class/powercap."""
+"""Environment variable with a folder that replaces /sys/class/powercap."""
 
 GPU_FIELDS = (
     ("index", "index", int),
@@ -86,7 +86,7 @@ class PackageEnergy:
                 self._last[zone] = _counter(zone, "energy_uj")
 
     def read(self) -> float | None:
-        """Return joules so far; None where some package cannot be read, from then on too."""
+        """Return joules so far; None as soon as any package could not be read."""
         for zone, last in self._last.items():
             now = _counter(zone, "energy_uj")
             if min(now, last, self._ranges[zone]) < 0:
@@ -98,7 +98,7 @@ class PackageEnergy:
 
 
 def _counter(zone: str, name: str) -> int:
-    """Return a counter of a zone; -1 where it cannot be read."""
+    """Return a counter of a zone; -1 if it cannot be read."""
     try:
         with open(os.path.join(zone, name)) as handle:
             return int(handle.read())
@@ -156,7 +156,7 @@ class Telemetry:
 
 
 def _start_nvidia_smi(devices: Sequence[str]) -> Stream | None:
-    """Start one nvidia-smi that repeats: starting it each second would cost a core."""
+    """Start one nvidia-smi that repeats; a new one each second would use a whole core."""
     if shutil.which("nvidia-smi") is None:
         return None
     query = "--query-gpu=" + ",".join(smi.named(field) for _, field, _ in GPU_FIELDS)

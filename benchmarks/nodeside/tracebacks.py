@@ -9,21 +9,21 @@ from typing import Mapping
 from nodeside.files import tail
 
 READ_BYTES = 65536
-"""The end of the log in which a traceback is looked for."""
+"""Size of the end of a log that is searched for a traceback."""
 
 LINES = 12
 MESSAGE_LINES = 3
-"""Lines after the one that names the exception: messages may have several."""
+"""Maximum lines of a message after the line that names the exception."""
 
 LONGEST_LINE = 300
 """Characters; a longer line is cut."""
 
 _HEAD = "Traceback (most recent call last):"
 _RANK_PREFIX = re.compile(r"\[rank\d+\]: ?")
-"""PyTorch puts it before every line of an exception in a process group."""
+"""Prefix of PyTorch before every line of an exception in a process group."""
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)')
 _MARKS = re.compile(r"\s*[~^]+\Z")
-"""Python 3.11 underlines the failing part of a line."""
+"""Marks by which Python 3.11 underlines the failing part of a line."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::\s.*)?\Z")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<package>[^'.]+)")
 _SECRET_NAME = re.compile(
@@ -39,7 +39,7 @@ class Failure:
 
     Attributes:
         exception: its last uncaught exception with the place in the benchmarks' code, on one
-            line; None where the log shows no traceback.
+            line; None if the log shows no traceback.
         lines: the end of that traceback, or of the log without one; empty for an empty log.
     """
 
@@ -74,7 +74,7 @@ def read_failure(log: str, code: str, env: Mapping[str, str], packages: str = ""
     own = missing and os.path.exists(os.path.join(code, missing.group("package")))
     if missing and not own and os.path.isfile(os.path.join(code, packages)):
         exception += "; the line's packages are listed in {}".format(packages)
-    # What libraries print while the process ends would push the traceback out.
+    # Text that libraries print while the process ends would push the traceback out.
     return Failure(exception, _shortened(found[: number + 1 + MESSAGE_LINES]))
 
 
@@ -99,7 +99,7 @@ def _exception_line(traceback: list[str]) -> int | None:
 
 
 def _place(frames: list[str]) -> str:
-    """Return the innermost frame in the benchmarks' code, else the innermost, as `FILE, line N`."""
+    """Return `FILE, line N` of the innermost frame in the benchmarks' code, else the innermost."""
     found = [match for match in map(_FRAME.match, frames) if match]
     own = [match for match in found if not match.group("path").startswith(("/", "<"))]
     for match in (own or found)[-1:]:

@@ -96,12 +96,12 @@ class Uv:
         Args:
             python: interpreter of the environment.
             what: requirements.
-            index: of the variant, as framework.json has it. Such a variant never comes from the
-                default index, which may hold another build of several gigabytes: it comes from
-                links, from the wheelhouse, or from this index.
+            index: index of the variant, from framework.json. The default index is not used for
+                such a variant, because it may have another build of several gigabytes. The sources
+                are then links, the wheelhouse, or this index.
 
         Raises:
-            UvFailure: no source had it; it holds the first one's output.
+            UvFailure: no source has the packages; it has the output of the first source.
         """
         # uv has no such variable: pip's `no-index` becomes an option.
         alone = bool(self.env.get("UV_NO_INDEX"))
@@ -122,9 +122,9 @@ class Uv:
             said = self.run(*(call + way + list(what)))
             if said is None:
                 return
-            # The site's own source is the one that should have had it.
+            # The site's own source should contain it.
             first = first or said
-        # A lock's hashes decide what is right: without a network the cache may have all of it.
+        # The lock's hashes decide: without a network the cache may contain all files.
         if "Failed to fetch" in (first or ""):
             for way in ways:
                 if self.run(*call, "--offline", *way, *what) is None:
@@ -139,7 +139,7 @@ def _normal(name: str) -> str:
 def without(requirements: str, package: str) -> tuple[str, list[str]]:
     """Return a lock without one package (its lines and hashes), and the versions that it pinned.
 
-    They are several where older Pythons get an older version.
+    There are several versions if older Pythons get an older version.
     """
     kept, pinned, dropping = [], [], False
     for line in requirements.splitlines():
@@ -154,6 +154,6 @@ def without(requirements: str, package: str) -> tuple[str, list[str]]:
 
 
 def like_build(version: str, pinned: Sequence[str]) -> str:
-    """Return `version` with the local part of the locked one: 2.12.0, 2.13.0+cpu: 2.12.0+cpu."""
+    """Return `version` with the local part of the pinned one: 2.12.0, 2.13.0+cpu: 2.12.0+cpu."""
     local = pinned[0].partition("+")[2] if pinned else ""
     return version + "+" + local if local and "+" not in version else version

@@ -35,12 +35,12 @@ File = Mapping[str, Any]
 def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
     """Return the verb's document: the wheels of the line's main package in all sources.
 
-    `pythons` are those of its lock that run here, else all of its lock.
+    `pythons` are those of its lock that run here, or all of its lock if none runs here.
 
     Returns:
         {"package", "pythons", "files": [{"name", "requires_python", "yanked"}], "sources",
-        "problems"}: file names of wheels, each once. A source that does not answer is a problem,
-        and the others are read all the same.
+        "problems"}: file names of wheels, each once. A source that does not answer is a problem;
+        the other sources are still read.
 
     Raises:
         AgentError: there is no such line or variant.
@@ -61,7 +61,7 @@ def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
     for source in sources if recipe.pythons else ():
         try:
             for file in _files(source, env):
-                if _of(package, file["name"]):
+                if _is_wheel(package, file["name"]):
                     found.setdefault(file["name"], file)
         except (OSError, ValueError) as error:
             if not (isinstance(error, urllib.error.HTTPError) and error.code == 404):
@@ -91,7 +91,7 @@ def _joined(index: str, package: str) -> str:
     return "{}/{}/".format(index.rstrip("/"), package)
 
 
-def _of(package: str, name: str) -> bool:
+def _is_wheel(package: str, name: str) -> bool:
     main = re.sub(r"[-_.]+", "-", name.partition("-")[0]).lower()
     return name.endswith(".whl") and main == package
 

@@ -10,17 +10,17 @@ NUMBERS, CATEGORIES = 13, 26
 
 
 def batches(slots, vocabulary, batch_size, part):
-    """Batches without end: dense (n, 13), slot0 to slot25 and label (n, 1).
+    """Yield batches without end: dense (n, 13), slot0 to slot25 and label (n, 1).
 
-    A number x becomes log(1 + x), and 0 where it is missing or negative. A category is a
-    hexadecimal number; what remains of it is an id in its slot's share of the table, the
-    first where it is missing.
+    A number x becomes log(1 + x), or 0 if it is missing or negative. A category is a hexadecimal
+    number. Its remainder is an id in the slot's part of the table. A missing category gets the
+    first id of that part.
 
     Args:
         slots: categories that the network takes.
         vocabulary: rows of the table that the slots share.
         batch_size: lines in a batch.
-        part: see `files.Part`; a file, or a folder with nothing but such files.
+        part: see `files.Part`; a file, or a folder with only such files.
     """
     if slots != CATEGORIES:
         raise DataError("found {} slots in spec.json; expected {}".format(slots, CATEGORIES))
@@ -38,7 +38,7 @@ def batches(slots, vocabulary, batch_size, part):
 
 
 def _example(located, span):
-    """Label, numbers and categories of a line."""
+    """Return label, numbers and categories of a line."""
     path, offset, line = located
     columns = line.split(b"\t")
     if len(columns) != 1 + NUMBERS + CATEGORIES:
@@ -68,7 +68,7 @@ def _number(column):
 
 
 def _wrong_column(columns):
-    """Says which column of a line cannot be read."""
+    """Return a message that says which column of a line cannot be read."""
     if columns[0] not in (b"0", b"1"):
         return "column 1: found {!r}; expected 0 or 1".format(_text(columns[0]))
     for number, column in enumerate(columns[1:], start=2):

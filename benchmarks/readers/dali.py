@@ -1,4 +1,4 @@
-"""Images decoded by NVIDIA DALI: those that `image_folder` chooses, cut and mirrored alike."""
+"""Images decoded by NVIDIA DALI; `image_folder` chooses them and their crops and mirroring."""
 
 import collections
 import multiprocessing.pool
@@ -11,7 +11,7 @@ from readers.image_folder import DEVIATION, MEAN, box_of, pillow, refusing
 
 
 class Decoder:
-    """Decodes in DALI's threads or, with a GPU, there.
+    """Decodes images in DALI's CPU threads, or on a GPU.
 
     Args:
         gpu: whether the process's GPU decodes; the batches then stay in its memory.
@@ -33,13 +33,13 @@ class Decoder:
         self._dali = dali
         self._gpu = gpu
         self.decoded = 0
-        """Batches so far."""
+        """Number of batches so far."""
 
     def batches(self, size, batch_size, chosen):
-        """Batches without end: images (n, 3, size, size), normalised, and labels (n).
+        """Yield batches without end: images (n, 3, size, size), normalised, and labels (n).
 
-        Images are float32, as Pillow's but for rounding, and for what its filter does at the edge
-        of an image: NumPy's arrays or, with a GPU, objects that speak DLPack.
+        Images are float32: NumPy's arrays or, with a GPU, objects with DLPack's protocol. They
+        equal Pillow's, except for rounding and for the filter at the edges of an image.
 
         Args:
             size: height and width.
@@ -71,12 +71,12 @@ class Decoder:
                 yield {"images": images if self._gpu else numpy.asarray(images), "labels": labels}
 
     def _pipeline(self, size, batch_size, threads, read):
-        """DALI's graph; `read` returns what a batch's images need, in four lists."""
+        """Return DALI's graph; `read` returns the graph's four inputs of a batch, as lists."""
         fn, types = self._dali.fn, self._dali.types
         pipeline = self._dali.Pipeline(batch_size, threads, device_id=0 if self._gpu else None)
         with pipeline:
             encoded, begin, end, mirror = fn.external_source(read, num_outputs=4)
-            # As Pillow: turned by no EXIF, and colours of a JPEG's pixels from their neighbours'.
+            # As Pillow: no rotation by EXIF; colours of a JPEG are interpolated between pixels.
             images = fn.decoders.image(
                 encoded,
                 device="mixed" if self._gpu else "cpu",
@@ -105,11 +105,11 @@ class Decoder:
 
 
 def _encoded(path, drawn):
-    """A file's bytes; (top, left) and (bottom, right) of what is cut; 1 where it is mirrored."""
+    """Return a file's bytes, the crop's (top, left) and (bottom, right), and 1 if mirrored."""
     from PIL import Image
 
     with refusing(path), Image.open(path) as image:
-        # Of its head alone.
+        # Only the head of the file.
         left, upper, right, lower = box_of(image.width, image.height, drawn)
         image.fp.seek(0)
         encoded = numpy.frombuffer(image.fp.read(), "uint8")
@@ -118,13 +118,13 @@ def _encoded(path, drawn):
 
 
 def _raise_what_is_wrong(size, batch, error):
-    """Raises what Pillow says of the images that DALI failed on, which names none."""
+    """Raise Pillow's error for the images that DALI failed on; DALI's error names no image."""
     paths, drawn, _ = batch
     decode = pillow(size)
     for path, numbers in zip(paths, drawn):
         decode(path, numbers)
     raise DataError(
-        "{} or one of the {} images after it: DALI fails, where Pillow reads all: {}".format(
+        "DALI cannot read {} or one of the {} images after it, but Pillow reads all: {}".format(
             paths[0], len(paths) - 1, error
         )
     ) from error

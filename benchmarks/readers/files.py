@@ -4,7 +4,7 @@ import os
 
 
 class DataError(Exception):
-    """Something is wrong with a data set; names the file and, where there is one, the line."""
+    """A data set has an error; the message names the file and, if known, the line."""
 
 
 class Part:
@@ -12,13 +12,13 @@ class Part:
 
     Args:
         path: file or folder on this node.
-        rank: of the reader among all that train.
-        ranks: number of them.
-        seed: of the workload; what all ranks draw alike begins there.
+        rank: number of the reading rank among all training ranks.
+        ranks: number of these ranks.
+        seed: seed of the workload, for random numbers that are the same on all ranks.
     """
 
     decoder = None
-    """Decodes images in place of the reader: see `dali.Decoder`."""
+    """Decoder of images that replaces the reader's: see `dali.Decoder`."""
 
     def __init__(self, path, rank, ranks, seed):
         self.path = os.path.expanduser(path)
@@ -27,7 +27,7 @@ class Part:
             raise DataError("{}: no such file or folder on this node".format(self.path))
 
     def text_files(self):
-        """The file itself, or the visible files of the folder in the order of their names."""
+        """Return the file itself, or the visible files of the folder, sorted by name."""
         if not os.path.isdir(self.path):
             return [self.path]
         names = sorted(name for name in os.listdir(self.path) if not name.startswith("."))
@@ -38,10 +38,10 @@ class Part:
         ]
 
     def lines(self, files):
-        """(path, offset, line without its end) of this rank's lines, again and again.
+        """Yield (path, offset, line without its end) of this rank's lines, repeated without end.
 
-        Ranks share the bytes of all files, one after another, in equal parts: a line belongs to the
-        rank in whose part it begins. So no rank reads what is another's, and nothing is indexed.
+        Ranks get equal parts of the bytes of all concatenated files: a line belongs to the rank in
+        whose part it begins. So no rank reads the part of another, and no index is needed.
 
         Raises:
             DataError: no line begins in this rank's part.
@@ -63,7 +63,7 @@ class Part:
 
 
 def _lines(path, begin, end):
-    """(offset, line) of the lines of a file that begin at offsets from `begin` to before `end`."""
+    """Yield (offset, line) of a file's lines that begin at `begin` or later, but before `end`."""
     offset = max(0, begin)
     if offset >= end:
         return
@@ -80,6 +80,6 @@ def _lines(path, begin, end):
 
 
 def place(path, offset):
-    """Returns `FILE, line N`: lines are counted only if a message needs one."""
+    """Return `FILE, line N`; lines are counted only when a message needs the number."""
     with open(path, "rb") as stream:
         return "{}, line {}".format(path, 1 + stream.read(offset).count(b"\n"))

@@ -1,4 +1,4 @@
-"""Images as ImageNet's are kept: a folder for each class, with JPEG or PNG files."""
+"""Images in the layout of ImageNet: a folder for each class, with JPEG or PNG files."""
 
 import contextlib
 import multiprocessing.pool
@@ -11,11 +11,11 @@ from readers.files import DataError
 SUFFIXES = (".jpeg", ".jpg", ".png")
 MEAN = numpy.array([0.485, 0.456, 0.406], "float32")
 DEVIATION = numpy.array([0.229, 0.224, 0.225], "float32")
-"""Deviation of ImageNet's red, green and blue, from 0 to 1."""
+"""Standard deviations of ImageNet's red, green and blue values, which are from 0 to 1."""
 
 
 def batch(params, batch_size, random):
-    """A synthetic batch: images (n, 3, size, size) of normal noise, and labels (n)."""
+    """Return a synthetic batch: images (n, 3, size, size) of normal noise, and labels (n)."""
     shape = (batch_size, 3, params["image_size"], params["image_size"])
     return {
         "images": random.standard_normal(shape).astype("float32"),
@@ -24,24 +24,24 @@ def batch(params, batch_size, random):
 
 
 def read(params, batch_size, part, random):
-    """Batches of a folder of images, as `batch` makes them."""
+    """Return batches of a folder of images, in the form of `batch`."""
     return batches(params["image_size"], params["classes"], batch_size, part, random)
 
 
 def batches(size, classes, batch_size, part, random):
-    """Batches without end: images (n, 3, size, size), normalised, and labels (n).
+    """Yield batches without end: images (n, 3, size, size), normalised, and labels (n).
 
-    Every epoch has an order of its own, and every rank other images of it. From each image a part
-    of 8 % to 100 % of its area is cut at random, scaled, and mirrored half of the time (Szegedy et
-    al. 2014, arXiv:1409.4842). Images are decoded by as many threads as the process has cores, or
-    by the part's decoder.
+    Every epoch has a new order, and every rank has other images of it. From each image, a crop of
+    8 % to 100 % of its area is taken at random, scaled, and mirrored half of the time (Szegedy et
+    al. 2014, arXiv:1409.4842). As many threads as the process has cores decode the images, unless
+    the part has a decoder.
 
     Args:
         size: height and width.
         classes: of the network; the folder may have fewer.
         batch_size: images in a batch.
         part: see `files.Part`.
-        random: draws what is cut.
+        random: the generator of the crops.
     """
     images = _images(part.path, classes)
     if len(images) < part.ranks:
@@ -62,7 +62,7 @@ def batches(size, classes, batch_size, part, random):
 
 
 def _chosen(images, order, batch_size, random):
-    """Paths, what is drawn for each (n, 5), and labels (n) of batches without end."""
+    """Yield batches without end: paths, five random numbers for each path (n, 5), labels (n)."""
     while True:
         chosen = [images[next(order)] for _ in range(batch_size)]
         drawn = random.random_sample((batch_size, 5))
@@ -70,7 +70,7 @@ def _chosen(images, order, batch_size, random):
 
 
 def _images(folder, classes):
-    """(path, label) of all images; labels count the class folders in the order of their names."""
+    """Return (path, label) of all images; labels number the class folders, sorted by name."""
     if not os.path.isdir(folder):
         raise DataError("{}: found a file; expected a folder for each class".format(folder))
     names = sorted(each for each in os.listdir(folder) if not each.startswith("."))
@@ -95,7 +95,7 @@ def _images(folder, classes):
 
 
 def _order(count, part):
-    """Indices of this rank's images: all ranks draw the same order and take turns in it."""
+    """Yield the indices of this rank's images; all ranks shuffle alike and take turns."""
     random = numpy.random.RandomState([part.seed, 0])
     each = count // part.ranks
     while True:
@@ -103,7 +103,7 @@ def _order(count, part):
 
 
 def pillow(size):
-    """A function of a path and five numbers from 0 to 1 that returns an image (3, size, size)."""
+    """Return a function from a path and five numbers (0 to 1) to an image (3, size, size)."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -126,7 +126,7 @@ def pillow(size):
 
 @contextlib.contextmanager
 def refusing(path):
-    """Names the file where Pillow finds no image, or one that is cut off."""
+    """Raise an error that names the file if Pillow finds no image or an incomplete one."""
     try:
         yield
     except (OSError, SyntaxError, ValueError) as error:
@@ -134,12 +134,12 @@ def refusing(path):
 
 
 def box_of(width, height, drawn):
-    """The crop of an image: (left, upper, right, lower), in pixels.
+    """Return the crop of an image: (left, upper, right, lower), in pixels.
 
     Args:
         width: of the image.
         height: of the image.
-        drawn: from 0 to 1: area (8 % to 100 %), aspect ratio (3/4 to 4/3), place.
+        drawn: numbers from 0 to 1 for area (8 % to 100 %), aspect ratio (3/4 to 4/3), position.
     """
     area = width * height * (0.08 + 0.92 * drawn[0])
     ratio = (3.0 / 4) ** (1 - 2 * drawn[1])

@@ -5,19 +5,19 @@ import threading
 import time
 
 AHEAD = 3
-"""Batches that are ready at most."""
+"""Maximum number of batches that are ready."""
 
 
 class Prefetched:
     """Iterates over batches that a thread has made ahead.
 
     Args:
-        batches: an endless iterator; an exception that it raises is raised where a batch is taken.
+        batches: an endless iterator; its exceptions are raised when a batch is taken.
     """
 
     def __init__(self, batches):
         self.waits_s = []
-        """How long each batch was waited for."""
+        """Seconds for which each batch was waited for."""
         self._ready = queue.Queue(AHEAD)
         threading.Thread(target=self._fill, args=(batches,), daemon=True).start()
 
@@ -26,7 +26,7 @@ class Prefetched:
             for batch in batches:
                 self._ready.put((batch, None))
         except Exception as error:
-            # Raised again by the rank, whose traceback then names it.
+            # The rank raises it again, so that its traceback names the error.
             self._ready.put((None, error))
 
     def __iter__(self):

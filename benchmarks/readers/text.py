@@ -12,20 +12,20 @@ VOCABULARY = "vocabulary.txt"
 UNKNOWN, BEGIN, SEPARATOR, MASK = "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 _WORD = re.compile(r"\w+|[^\w\s]")
 _REMEMBERED = 500000
-"""Words whose pieces are remembered."""
+"""Maximum number of words whose pieces are cached."""
 _EMPTY = 100000
-"""Lines without a word that no text has in a row."""
+"""Number of consecutive lines without a word at which a text is an error."""
 
 
 class Corpus:
-    """One rank's part of the text as a stream of word pieces without end.
+    """One rank's part of the text, as an endless stream of word pieces.
 
     Words are lower-case without accents, and split into the longest pieces of the vocabulary, as
-    BERT's are (Devlin et al. 2018, arXiv:1810.04805). Documents have a separator between them.
+    in BERT (Devlin et al. 2018, arXiv:1810.04805). A separator is between documents.
 
     Args:
         part: see `files.Part`; a folder.
-        size: of the workload's vocabulary.
+        size: size of the workload's vocabulary.
     """
 
     def __init__(self, part, size):
@@ -40,13 +40,13 @@ class Corpus:
         self._tokens = self._stream(part.lines(files))
 
     def take(self, count):
-        """The next tokens, as int64."""
+        """Return the next tokens, as int64."""
         return numpy.fromiter(self._tokens, "int64", count)
 
     def _stream(self, lines):
         before, within, empty = ("", 0), False, 0
         for path, offset, line in lines:
-            tokens = [each for word in _words(path, offset, line) for each in self._of(word)]
+            tokens = [each for word in _words(path, offset, line) for each in self._pieces_of(word)]
             follows = path == before[0] and offset > before[1]
             if within and not (tokens and follows):
                 yield self.ids[SEPARATOR]
@@ -56,8 +56,8 @@ class Corpus:
             if empty == _EMPTY:
                 raise DataError("{}: found {} lines without a word".format(path, empty))
 
-    def _of(self, word):
-        """The pieces of a word."""
+    def _pieces_of(self, word):
+        """Return the pieces of a word."""
         found = self._pieces.get(word)
         if found is None:
             found = self._split(word)
@@ -90,7 +90,7 @@ def _words(path, offset, line):
 
 
 def _vocabulary(path, size):
-    """Token -> id: the number of its line, from 0 on."""
+    """Return token -> id; the id is the number of the token's line, counted from 0."""
     try:
         with open(path, encoding="utf-8") as stream:
             ids = {line.rstrip("\r\n"): number for number, line in enumerate(stream)}

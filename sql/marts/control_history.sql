@@ -54,4 +54,4 @@ comment on column marts.control_history.run_id is
 comment on column marts.control_history.median_before is
 'Median of up to ten control measurements before it; null for the first';
 comment on column marts.control_history.nights_before is
-'Number of nights that median_before covers';
+'Number of control measurements that median_before is the median of';

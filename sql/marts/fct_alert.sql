@@ -145,8 +145,8 @@ comment on column marts.fct_alert.place is 'Order in its group, from 1 for the w
 comment on column marts.fct_alert.group_key is
 'Key that is equal for alerts of one cause; empty or null if the alert is not in a group';
 comment on column marts.fct_alert.confirmation is
-'Outcome of the newest confirmation: confirmed, not_confirmed or inconclusive; null before '
-'the first outcome';
+'Outcome of the newest confirmation: confirmed, not_confirmed or inconclusive; null if it has no '
+'outcome';
 comment on column marts.fct_alert.confirmation_sentence is
 'The outcome in words, or why it was not measured again';
 comment on column marts.fct_alert.confirmation_ratio is

@@ -1,6 +1,6 @@
--- Grain: one row per series: its newest good median. Excluded: drills, confirmations
--- and private builds. Columns are those of marts.fct_measurement; the axes come from the series, so
--- that series are chosen before their medians are looked up.
+-- Grain: one row per series: its newest good median. Excluded: drills, confirmations, acceptance
+-- tests and private builds. Columns are those of marts.fct_measurement; the axes come from the
+-- series, so that series are chosen before their medians are looked up.
 -- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view marts.latest_median as
 select

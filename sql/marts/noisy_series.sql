@@ -18,6 +18,6 @@ from (
 where newest.what = 'noisy';
 
 comment on view marts.noisy_series is
-'One row per series that is noisy now: it is measured and gets verdicts, but opens no alerts';
+'One row per series that is noisy now: it is measured and gets verdicts, but a drop opens no alert';
 comment on column marts.noisy_series.spread is
 'Relative standard deviation when it became noisy';

@@ -130,6 +130,7 @@ comment on column marts.roofline.memory_share is
 'Lower bound of the memory share: time of six passes over the parameters, at the memory copy '
 'rate of the slowest device, divided by the step time. Activations are not counted';
 comment on column marts.roofline.network_share is
-'Time to exchange the gradients by the all-reduce between the nodes, divided by the step '
-'time. Overlap is not subtracted. 0 on one node; null if the ranks did not use TCP';
+'Time to exchange the gradients by the all-reduce between the nodes, divided by the step time. '
+'Overlap is not subtracted. 0 on one node; null if the ranks did not use TCP, the case is '
+'sharded or its links are limited';
 comment on column marts.roofline.parameters is 'Trainable parameters, as ranks counted them';

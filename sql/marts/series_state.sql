@@ -32,7 +32,7 @@ full join marts.noisy_series as n
         and coalesce(a.cluster, d.cluster) = n.cluster;
 
 comment on view marts.series_state is
-'One row per series with a live alert, a drift, or noise because of which no alert opens';
+'One row per series with a live alert, a drift, or noise because of which a drop opens no alert';
 comment on column marts.series_state.alert_verdict is
 'Kind of the live alert: regressed, training_changed, failed, unavailable or missing';
 comment on column marts.series_state.drift is

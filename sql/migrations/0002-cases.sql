@@ -47,7 +47,8 @@ comment on column raw.run.cluster is 'Cluster that it ran on';
 comment on column raw.run.run_kind is 'Purpose of the run; only nightly runs count for baselines';
 comment on column raw.run.started_at is
 'Start of the run; it never changes, because it selects the monthly partition of the facts';
-comment on column raw.run.requested_by is 'User who requested the run';
+comment on column raw.run.requested_by is
+'User who requested the run; empty for scheduled and imported runs';
 comment on column raw.run.dag_id is 'Airflow''s DAG; null where it was no DAG run';
 comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null where it was none';
 comment on column raw.run.code_digest is 'Digest of the benchmark code that was shipped';
@@ -88,7 +89,7 @@ comment on table raw."case" is 'A case: a workload in a framework, with every ax
 comment on column raw."case".case_key is 'Key to which series refer';
 comment on column raw."case".case_id is 'Its name, made from the axes and nothing else';
 comment on column raw."case".axes is
-'Every axis of the case by name; two rows do equal work where these agree but for one';
+'Every axis of the case by name; to compare the values of one axis, all others must agree';
 comment on column raw."case".mode is
 'Strategy, then what is not the default of synchronisation, precision, compiler, execution, '
 'layout, compression, how work is split, what is kept and tuning, such as `single bf16 xla`';
@@ -115,5 +116,5 @@ create table raw.fingerprint (
 );
 comment on table raw.fingerprint is 'Hardware and software of a node as found, once for each state';
 comment on column raw.fingerprint.fingerprint_id is
-'Digest of the fields that do not change while the node runs';
+'Digest of the fields that change only with the hardware or software of the node';
 comment on column raw.fingerprint.document is 'nightbench.fingerprint/1, as the node wrote it';

@@ -258,7 +258,8 @@ comment on column raw.repeat.time_to_first_step_s is
 comment on column raw.repeat.loss_first is 'Loss of the untrained weights';
 comment on column raw.repeat.loss_median is 'Median loss in the window';
 comment on column raw.repeat.peak_resident_bytes is 'Largest resident memory of any rank, bytes';
-comment on column raw.repeat.sent_bytes_per_step is 'Largest value of a rank';
+comment on column raw.repeat.sent_bytes_per_step is
+'Bytes that a rank sends in a step, the largest rank''s; null where the line does not count them';
 comment on column raw.repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch; null for synthetic data';
 comment on column raw.repeat.steps is 'Steps of the slowest rank in the window';

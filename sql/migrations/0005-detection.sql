@@ -25,7 +25,7 @@ comment on column raw.noise_event.case_id is
 comment on column raw.noise_event.cluster is
 'Cluster of the series; with case_id, the key of the series';
 comment on column raw.noise_event.run_id is 'Run of the night';
-comment on column raw.noise_event.what is 'noisy, or steady (drops open alerts again)';
+comment on column raw.noise_event.what is 'noisy, or steady (a drop opens an alert again)';
 comment on column raw.noise_event.sentence is 'The evidence';
 comment on column raw.noise_event.by_whom is 'nightbench, or the user';
 
@@ -117,11 +117,11 @@ comment on column raw.detector_grade.median_delay is
 'Nights after the first slow one until a slowdown was detected; 0 on that night';
 comment on column raw.detector_grade.below is 'Why the grade is not good enough; empty if it is';
 comment on column raw.detector_grade.is_news is
-'Whether the previous grade was good enough, so that this grade is reported';
+'Whether the grade is not good enough and the previous one was, or there was none: it is reported';
 comment on column raw.detector_grade.run_id is 'Run of the night';
 comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';
 comment on column raw.detector_grade.spoiled is
 'Slowdowns that do not count: the real series changed';
 comment on column raw.detector_grade.limit_value is
-'Limit that the suite sets for rate; null where it sets none';
+'Smallest power, or largest rate of false alarms, that is good enough; null without a limit';

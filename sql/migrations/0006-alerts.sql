@@ -41,13 +41,14 @@ comment on column raw.alert.cluster is 'Cluster of the series; with case_id, the
 comment on column raw.alert.kind is 'The verdict';
 comment on column raw.alert.state is
 'State of the alert; alerts that are open or acknowledged are live';
-comment on column raw.alert.sentence is 'The evidence of the latest run with the same cause';
-comment on column raw.alert.value is 'Value of the metric at that time';
-comment on column raw.alert.baseline is 'Value that tonight''s value is compared with';
+comment on column raw.alert.sentence is 'Evidence of the run in last_run_id';
+comment on column raw.alert.value is 'Value of the metric in the run of last_run_id';
+comment on column raw.alert.baseline is 'Value with which `value` is compared';
 comment on column raw.alert.change is 'value / baseline - 1';
 comment on column raw.alert.opened_run_id is 'Run that opened the alert';
 comment on column raw.alert.opened_at is 'When';
-comment on column raw.alert.last_run_id is 'Latest run with the same verdict';
+comment on column raw.alert.last_run_id is
+'Latest run that opened, reopened or continued the alert';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
 comment on column raw.alert.closed_at is
@@ -63,10 +64,10 @@ comment on column raw.alert.grown_from is
 'Change that was notified before the drop grew; null if the alert is not notified because of '
 'growth';
 comment on column raw.alert.suspect is
-'Result of one night that a second night must confirm: recovered, or worse than the dismissed '
-'level';
-comment on column raw.alert.suspect_run_id is 'Run of the night in suspect';
-comment on column raw.alert.suspect_at is 'Start of the night in suspect';
+'Result of one night that a second night must confirm: recovered, or worse than the notified or '
+'dismissed level';
+comment on column raw.alert.suspect_run_id is 'Run of the night with the result in suspect';
+comment on column raw.alert.suspect_at is 'Start of the run in suspect_run_id';
 comment on column raw.alert.metric is 'Metric of the alert, see raw.verdict; training: the losses';
 
 create table raw.alert_event (
@@ -361,9 +362,9 @@ begin
 end
 $$;
 comment on function triage.open_alert is
-'Opens an alert and returns whether it did. The live alert of the series gets kind, sentence and '
-'values of another night with its result instead, and an old snooze ends; nothing if this run '
-'opened one before';
+'Opens an alert and returns true. Returns false if the series has a live alert, or if this run '
+'opened one before. A live alert of another run gets kind, sentence and values of this run, and '
+'its snooze ends if its time is over';
 
 create function triage.resolve_by_run(p_alert_id bigint, p_run_id text, p_why text)
 returns boolean

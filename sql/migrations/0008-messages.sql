@@ -13,7 +13,8 @@ create table raw.message (
 create unique index message_one_for_each_night on raw.message (suite, cluster, night, channel)
 where kind = 'night';
 comment on table raw.message is
-'Messages that channels accepted; for each suite, cluster, night and channel at most one';
+'Messages that channels accepted; for each suite, cluster, night and channel at most one of kind '
+'night';
 comment on column raw.message.suite is 'Suite of the message; for a silent cluster, its suites';
 comment on column raw.message.cluster is 'Cluster of the message';
 comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';
@@ -37,7 +38,8 @@ create table raw.delivery (
     check ((channel = '') = (message_id is null))
 );
 comment on table raw.delivery is
-'Items that channels accepted; with an empty channel, items of which nothing is to be sent';
+'Items that channels accepted. An item with a row whose channel is empty is settled: it is sent '
+'no more';
 comment on column raw.delivery.kind is
 'alert (new or changed), alert_end (resolved), noise, drift, grade, night (missing) or '
 'night_end (late results)';
@@ -47,6 +49,6 @@ comment on column raw.delivery.subject is
 comment on column raw.delivery.news is
 'Run that made the item new; for a night, its scheduled time';
 comment on column raw.delivery.channel is
-'Channel that accepted the item, as in raw.message; empty if nothing is to be sent';
+'Channel that accepted the item, as in raw.message; empty: the item is settled';
 comment on column raw.delivery.message_id is 'The message; null if channel is empty';
 comment on column raw.delivery.at is 'When';

@@ -71,7 +71,7 @@ comment on table raw.control is
 'Short control measurements with their own series; they distinguish a slow node from a slow '
 'framework';
 comment on column raw.control.node is 'The node; n1+n2 where it is between nodes';
-comment on column raw.control.device is 'cpu, gpu-0 or network';
+comment on column raw.control.device is 'cpu, gpu-0, gpus or network';
 comment on column raw.control.backend is
 'Software that computed the measurement; values of different backends are not comparable';
 comment on column raw.control.median is 'Median in `unit`; higher is better';

@@ -47,7 +47,7 @@ comment on column raw.night.run_id is
 'The run of the night; no foreign key, as the run may still be in the spool';
 comment on column raw.night.without is 'Cases without a result at the last check';
 comment on column raw.night.was_paused is
-'Whether the DAG was paused at some time between start and deadline';
+'Whether a check found the DAG paused between start and deadline';
 comment on column raw.night.is_silence is
 'Whether no suite of the cluster has a result; these nights are reported in one message';
 comment on column raw.night.missing_at is
@@ -57,11 +57,13 @@ comment on column raw.night.suite is 'The suite';
 comment on column raw.night.cluster is 'Cluster that runs the suite';
 comment on column raw.night.scheduled_at is 'Time of the schedule';
 comment on column raw.night.due_at is 'Deadline of its results';
-comment on column raw.night.why is 'Reason for due_at; empty if the schedule determines it';
+comment on column raw.night.why is
+'Origin of due_at: the suite''s deadline, or how it was computed';
 comment on column raw.night.state is
 'waiting, met, missing, late (missing first), paused or overtaken by the run before';
 comment on column raw.night.sentence is 'State of the night in a sentence';
-comment on column raw.night.is_empty is 'Whether the night had a run without a value';
+comment on column raw.night.is_empty is
+'Whether the night is missing and no case of it has a result';
 comment on column raw.night.checked_at is 'Time of the last check';
 
 create table raw.deadline_check (

@@ -61,7 +61,7 @@ comment on column raw.experiment.cluster is 'Cluster that it is measured on';
 comment on column raw.experiment.alert_id is
 'Alert that the experiment explains; null if there is none';
 comment on column raw.experiment.run_id is
-'Run of the night that requested the experiment; null if no night did';
+'Run whose suspected regression is measured again; null if kind is not confirm';
 comment on column raw.experiment.requested_by is
 'Who requested it, by their login in Airflow or at a terminal; nightbench: a night';
 comment on column raw.experiment.origin is
@@ -79,16 +79,16 @@ comment on column raw.experiment.budget_s is
 comment on column raw.experiment.estimate_s is 'Expected measuring time, seconds';
 comment on column raw.experiment.decided_by is 'Who allowed or refused a fork';
 comment on column raw.experiment.cancelled_by is
-'User who cancelled it; nightbench if its time was over';
+'User who cancelled it; nightbench if its time was over or its process is gone';
 comment on column raw.experiment.replaced_by is
 'Request for a newer commit that replaced this request';
 comment on column raw.experiment.dag_run_id is
-'DAG run that measures or measured it; null: a process at a terminal';
+'DAG run that measures or measured it; null before it began, and for a process at a terminal';
 comment on column raw.experiment.started_at is 'When its first launch began';
 comment on column raw.experiment.ended_at is 'When it ended; null before';
 comment on column raw.experiment.spent_s is 'Measuring time so far, seconds';
 comment on column raw.experiment.spent_at is
-'End of its last measurement; spent_s counts for budgets for 24 hours after it';
+'Last time at which it measured; spent_s counts for budgets for 24 hours from then';
 comment on column raw.experiment.why is 'Why it failed, was put back, ended early or was cancelled';
 comment on column raw.experiment.result is
 'The result, as the command of its kind prints it with --json; of a bisect with its tests so far';

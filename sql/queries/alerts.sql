@@ -1,7 +1,7 @@
 -- Alerts: their life, what people do with them, and their history.
 
 -- name: alerts(states, case_id, cluster, alert_id, group_key, max_rows)
--- Alerts, newest first. A null parameter selects everything.
+-- Alerts, newest first. A null parameter does not filter.
 select *
 from marts.fct_alert
 where

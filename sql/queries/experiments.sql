@@ -1,7 +1,7 @@
 -- Experiments: requests for comparisons, and what an alert leads to.
 
 -- name: experiments(experiment_id, names, kinds, states, requested_by, alert_ids, run_id, max_rows)
--- Experiments, newest first. A null parameter selects everything.
+-- Experiments, newest first. A null parameter does not filter.
 select *
 from marts.fct_experiment
 where

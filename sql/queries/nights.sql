@@ -118,7 +118,7 @@ where
 order by r.started_at;
 
 -- name: nights(suite, cluster, states, since, max_rows)
--- Nights that schedules promised, newest first. A null parameter selects everything.
+-- Nights that schedules promised, newest first. A null parameter does not filter.
 select *
 from marts.fct_night
 where

@@ -33,7 +33,7 @@ where cluster = :cluster
 order by node;
 
 -- name: nodes(cluster)
--- Nodes with their state and last preflight; a null cluster selects everything.
+-- Nodes with their state and last preflight; a null cluster selects all clusters.
 select *
 from marts.dim_node
 where :cluster::text is null or cluster = :cluster

@@ -1,7 +1,7 @@
 -- Questions of the web pages alone.
 
 -- name: page_alerts(states, cluster, framework, case_id, alert_ids, group_key, max_rows, skipped)
--- Alerts with the axes of their case, newest first. A null parameter selects everything. The plan
+-- Alerts with the axes of their case, newest first. A null parameter does not filter. The plan
 -- is that of the run that opened the alert.
 select
     a.*,
@@ -23,7 +23,7 @@ order by a.opened_at desc, a.alert_id desc
 limit :max_rows offset :skipped;
 
 -- name: page_alert_marks(states, cluster, framework)
--- Columns by which alerts are grouped and ordered. A null parameter selects everything.
+-- Columns by which alerts are grouped and ordered. A null parameter does not filter.
 select
     a.alert_id,
     a.cluster,

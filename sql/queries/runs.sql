@@ -93,7 +93,7 @@ where
 -- name: runs(run_ids, suite, cluster, imported, max_rows, skipped)
 -- Runs, newest first, with how many of their cases were planned, and what became of each: one of
 -- measured, failed, quarantined, left out, without a result.
--- A null parameter selects everything.
+-- A null parameter does not filter.
 with chosen as (
     select *
     from staging.run

@@ -340,7 +340,7 @@ where
 order by s.case_id;
 
 -- name: noise_events(run_id, cluster, max_rows)
--- Series that became noisy or steady, newest first. A null parameter selects everything.
+-- Series that became noisy or steady, newest first. A null parameter does not filter.
 select *
 from marts.fct_noise_event
 where
@@ -400,7 +400,7 @@ update raw.drift set over_run_id = :run_id, over_at = :at
 where case_id = :case_id and cluster = :cluster and over_at is null;
 
 -- name: drifts(suite, cluster, live)
--- Drifts, the largest drop first. A null parameter selects everything.
+-- Drifts, the largest drop first. A null parameter does not filter.
 select *
 from marts.fct_drift
 where

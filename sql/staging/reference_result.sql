@@ -119,8 +119,8 @@ comment on column staging.reference_result.devices_per_node is
 'Devices of each node; null where they are not stated';
 comment on column staging.reference_result.device is 'Device; null where it is not stated';
 comment on column staging.reference_result.trainers is
-'Number of trainers; if only nodes of parameter servers are stated, their number; null if '
-'neither is stated';
+'Number of trainers; with parameter servers, the number of nodes if only nodes are stated; null '
+'if neither is stated';
 comment on column staging.reference_result.pservers is
 'Parameter servers; null where they are not stated';
 comment on column staging.reference_result.batch_size_per_device is
@@ -128,7 +128,7 @@ comment on column staging.reference_result.batch_size_per_device is
 comment on column staging.reference_result.batch_size_text is
 'Batch size, as written in the document';
 comment on column staging.reference_result.precision is
-'Precision, by Nightbench''s name; null if it is not stated';
+'Precision, by Nightbench''s name; null if it is not stated, or is fp8';
 comment on column staging.reference_result.precision_text is
 'Precision, as written in the document';
 comment on column staging.reference_result.compiler is 'Compiler; `none` without a compiler';
@@ -146,4 +146,6 @@ comment on column staging.reference_result.unit is
 'Unit of work, by Nightbench''s name; null if it is doubtful';
 comment on column staging.reference_result.unit_text is
 'Unit of the value, as written in the document';
+comment on column staging.reference_result.value is
+'Value in `unit_text`; null if the original cell is empty';
 comment on column staging.reference_result.remark is 'Remark about the cell; null without one';

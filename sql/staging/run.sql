@@ -16,4 +16,4 @@ select
 from raw.run;
 
 comment on view staging.run is 'One row per run';
-comment on column staging.run.is_imported is 'Whether the result was imported from older results';
+comment on column staging.run.is_imported is 'Whether the run is one of imported older results';

@@ -17,4 +17,4 @@ inner join raw."case" as c on s.case_key = c.case_key;
 comment on view staging.series is 'One row per series: a case on a cluster, with all its axes';
 comment on column staging.series.global_batch_size is
 'Samples in a step of all trainers; null if the case has max';
-comment on column staging.series.is_synthetic is 'Whether the result is from synthetic data';
+comment on column staging.series.is_synthetic is 'Whether the case trains on synthetic data';

@@ -30,6 +30,6 @@ where n.outcome = 'passed' and not n.has_failed;
 
 comment on view staging.tried_mode is
 'One row per configuration of a line that passed the newest acceptance test of a cluster on '
-'every number of nodes and devices';
+'every tested number of nodes and devices';
 comment on column staging.tried_mode.framework_version is 'Version; empty if unknown';
 comment on column staging.tried_mode.driver is 'Driver; empty without GPUs';

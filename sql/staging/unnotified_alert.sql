@@ -34,7 +34,8 @@ where not exists (
 );
 
 comment on view staging.unnotified_alert is
-'Changes of live alerts, and ends of alerts, that are not sent yet; without snoozed alerts';
+'Live alerts that have news, and alerts that ended, of which no message is sent yet; without '
+'snoozed alerts';
 comment on column staging.unnotified_alert.kind is 'alert or alert_end, as in raw.delivery';
 comment on column staging.unnotified_alert.subject is 'alert_id as in raw.delivery';
 comment on column staging.unnotified_alert.news is 'Run that made the item new';

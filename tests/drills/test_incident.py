@@ -162,7 +162,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert alert["confirmation_high"] < 1
     assert alert["cause"] == "framework_version"
     evidence = json.dumps(alert["evidence"])
-    assert f"went from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
+    assert f"changed from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
     assert "other frameworks on the same nodes were steady (1 series)" in evidence
     measured = live.until(
         lambda: [run for run in incident.runs_of("nightbench_experiments") if run["end_date"]],

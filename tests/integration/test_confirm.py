@@ -224,7 +224,7 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
 @pytest.mark.parametrize(
     ("step_s", "outcome", "words"),
     [
-        (2.5 * STEP_S, ConfirmationResult.CONFIRMED, "it is still slower"),
+        (2.5 * STEP_S, ConfirmationResult.CONFIRMED, "the case is still slower"),
         (STEP_S, ConfirmationResult.NOT_CONFIRMED, "the level has recovered"),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_suite_is_measured_and_its_figures_come_from_the_steps(here: Terminal)
     done = here.run("run", "trial", "--direct")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "case 1 of 3" in done.stdout
-    assert "not loaded, kept in" in done.stderr
+    assert "not loaded: the run stays in" in done.stderr
     printed = here.run("results", "--json")
     one, two, served = json.loads(printed.stdout)
     assert [row["n"] for row in (one, two, served)] == [2, 2, 2]

@@ -73,7 +73,7 @@ def test_keys_are_shown_taken_and_never_overwritten(servers, tmp_path):
     code, said = place.scan()
     assert code == 1
     assert gate.known.split()[1] in said
-    assert "No terminal to ask on" in said
+    assert "no terminal can confirm" in said
     assert "Not scanned, because a jump host is not known: one, two" in said
     assert not place.known_hosts.exists()
 

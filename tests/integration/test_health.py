@@ -215,7 +215,7 @@ def test_doctor_says_what_to_do_about_a_node_that_is_away(here: Terminal, one_aw
 def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
     done = here.run("run", "trial", "--direct", "--cluster", one_away)
     assert done.returncode == 1
-    assert "n2: left out: preflight: reach: connection refused" in done.stderr
+    assert "n2: the node is left out: preflight: reach: connection refused" in done.stderr
     run = here.newest()
     ends = {case: run.latest(case).outcome() for case in run.case_ids()}
     alone = ends.pop("sleep-fake-collective-1x1-bs2-smoke")

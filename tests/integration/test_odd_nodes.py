@@ -76,4 +76,4 @@ async def test_a_root_without_programs(shipment, tmp_path):
     (fault,) = (each for each in findings(look, cluster) if each.level is FindingLevel.FAIL)
     assert fault.what == "root"
     assert fault.found.endswith(f"{root}/nb: its file system is mounted noexec")
-    assert fault.advice.startswith("mount it without noexec, or move the root")
+    assert fault.advice.startswith("mount the file system without noexec, or move the root")

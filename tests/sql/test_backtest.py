@@ -142,7 +142,7 @@ def test_an_imported_history_is_replayed_and_so_is_a_file(
     assert from_file == from_warehouse
     (alert,) = from_file["current"]["raised"]
     assert alert["since"].startswith((NIGHT + timedelta(days=FELL)).date().isoformat())
-    with pytest.raises(UserError, match="expected it alone"):
+    with pytest.raises(UserError, match="cannot be combined"):
         asked("seeded", "--history", str(path))
 
 

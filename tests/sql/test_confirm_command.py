@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -134,6 +135,20 @@ def test_what_a_night_has_requested_goes_back_to_the_queue(
     row = Warehouse(connection).experiments.get(asked)
     assert row is not None
     assert (row["state"], row["verdict"]) == ("queued", None)
+
+
+@pytest.mark.parametrize(("by", "continues"), [(getpass.getuser(), True), ("ada", False)])
+def test_only_what_the_same_user_interrupted_continues(
+    by: str, continues: bool, ask: Ask, falls: int, connection: Connection
+) -> None:
+    experiments = Warehouse(connection).experiments
+    asked = ask(by)
+    assert experiments.begin(asked, None)
+    assert experiments.leave(asked, None, "cancelled", spent_s=0.0, why="interrupted")
+    assert confirmed(falls).exit_code == INCONCLUSIVE
+    states = {row["name"]: row["state"] for row in experiments.find(alert_ids=[falls])}
+    assert states.pop(asked) == ("done" if continues else "cancelled")
+    assert list(states.values()) == ([] if continues else ["done"])
 
 
 def test_closed_hours_leave_no_question_behind(

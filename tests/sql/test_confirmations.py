@@ -304,7 +304,7 @@ def test_a_night_goes_first_and_whoever_measures_there_yields_to_it(
         assert found is not None
         return found[0]
 
-    assert repository.add(asked) is not None
+    assert repository.add(asked)
     first = next_one()
     assert first.name == "compare-1"
     record = ExperimentRecord(first, open_loader, print)

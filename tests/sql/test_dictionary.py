@@ -55,7 +55,7 @@ def test_a_column_that_passes_through_has_the_comment_of_its_table(
     assert made(through) == "The verdict"
     # Another column by the same name: the comment that it had inherited goes.
     other = "select sentence as verdict from raw.alert;"
-    assert made(other) == "The evidence of the latest run with the same cause"
+    assert made(other) == "Evidence of the run in last_run_id"
     assert made("select upper(kind) as verdict from raw.alert;") is None
     own = "comment on column marts.fct_alert.verdict is 'ours';"
     assert made(f"select kind as verdict from raw.alert; {own}") == "ours"

@@ -85,7 +85,7 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
     assert told["title"] == "Nightbench seeded on local: 1 series drifted"
     line = (
         f"- {STEADY.case_id} on local: {drift['change']:+.1%} (± {2 * drift['error']:.1%}) over "
-        "its last 150 nights, without a regression in any of them"
+        "its last 150 nights, and none of these nights is a regression"
     )
     assert line in told["message"].splitlines()
     drifted = ("drift", STEADY.case_id, drift["run_id"])
@@ -196,7 +196,7 @@ def test_the_command_lists_them(roles: None, nights: Nights, reader: Warehouse) 
     nights(*slowed(0, 150))
     (shown,) = run("--suite", "seeded", "--cluster", "local").splitlines()
     assert shown.startswith(f"{STEADY.case_id} on local: -7.")
-    assert shown.endswith("without a regression in any of them (2026-03-01 to 2026-07-28)")
+    assert shown.endswith("and none of these nights is a regression (2026-03-01 to 2026-07-28)")
     (row,) = json.loads(run("--json"))
     assert (row["case_id"], row["nights"]) == (STEADY.case_id, 150)
     assert run("--suite", "other") == "No series drifts.\n"

@@ -70,7 +70,11 @@ def test_every_bad_line_is_named(tmp_path):
         ("sync", "async", "nothing with single"),
         ("nodes", "2", "one device on one node with single"),
         ("trainers", "3", "nodes x devices_per_node = 1"),
-        ("case_id", "other", "resnet50_v1.5-pytorch-single-1x1-bs1, which the axes make"),
+        (
+            "case_id",
+            "other",
+            "resnet50_v1.5-pytorch-single-1x1-bs1, which the other columns define",
+        ),
         ("maximum", "10", "a median between minimum 0.0 and 10.0"),
     ],
 )

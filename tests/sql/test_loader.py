@@ -212,7 +212,7 @@ def test_a_second_generation_replaces_the_first_in_the_marts(loader, given, rows
 def test_a_case_that_was_not_planned_is_refused(loader, given, rows):
     run = given.run()
     batch = given.batch(run, given.came_back(run, given.case()))
-    with pytest.raises(WarehouseRefused, match="without having been planned"):
+    with pytest.raises(WarehouseRefused, match="were not planned"):
         loader.runs.load(replace(batch, planned=()))
     assert rows("select * from raw.run") == []
 

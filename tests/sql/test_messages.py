@@ -101,11 +101,11 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
     assert any(line.startswith("- level change: -1") and "90% interval" in line for line in lines)
     assert f"- since: {bad.started_at:%Y-%m-%d %H:%M} UTC" in lines
     assert (
-        "- untried configuration, never run on such devices before: nobody had such a GPU" in lines
+        "- untried configuration, never run on this kind of device: nobody had such a GPU" in lines
     )
     assert f"- last good: 100 samples/s on 2026-03-17, run {good.run_id}" in lines
     assert f"- first bad: 90.18 samples/s on 2026-03-18, run {bad.run_id}" in lines
-    changed = lines[lines.index("- changed between them:") + 1 :][:2]
+    changed = lines[lines.index("- changed between these runs:") + 1 :][:2]
     assert changed == [
         "  - benchmark code: aaaa1 -> bbbb2",
         "  - gpus GPU-1 driver: 550.1 -> 560.2 (on n1)",
@@ -233,7 +233,7 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     assert place.tell(run) == 0
     assert BREAKS.case_id in inbox.messages[1]["title"]
     assert (
-        "- confirmed: Fails again. (ratio 0.9000, 95% interval 0.8900 to 0.9100, 7 rounds)"
+        "- confirmed: Fails again. (ratio 0.9000, 95% interval 0.8900 to 0.9100, n = 7)"
         in (inbox.messages[1]["message"])
     )
     assert FALLS.case_id not in inbox.messages[1]["message"]

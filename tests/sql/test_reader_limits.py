@@ -90,7 +90,7 @@ def test_a_session_lock_waits_for_its_owner_and_goes_with_it(limited, monkeypatc
             Warehouse(first).alerts.lock("lab")
             Warehouse(first).alerts.lock("lab")  # its own
             Warehouse(second).alerts.lock("another")
-            with pytest.raises(WarehouseUnavailable, match="decided on the alerts of lab"):
+            with pytest.raises(WarehouseUnavailable, match="locked the alerts of lab"):
                 Warehouse(second).alerts.lock("lab")
         Warehouse(second).alerts.lock("lab")
 

@@ -78,8 +78,8 @@ def test_a_fall_below_the_machines_noise_is_told(lab: Lab) -> None:
     fallen = lab.verdict(slow)
     assert fallen.kind is VerdictKind.REGRESSED
     assert fallen.level_change == pytest.approx(-0.05, abs=0.01)
-    assert "Ratio to the reference fake-cpu-index-1.0: 0.9" in fallen.sentence
-    assert "The node" not in fallen.sentence
+    assert "based on the ratio to the reference build fake-cpu-index-1.0: 0.9" in fallen.sentence
+    assert "The reference build itself changed" not in fallen.sentence
 
 
 def test_a_machine_that_slows_is_not_taken_for_the_framework(lab: Lab, rows: Rows) -> None:
@@ -89,7 +89,7 @@ def test_a_machine_that_slows_is_not_taken_for_the_framework(lab: Lab, rows: Row
         slow = lab.night(number, OLD, machine=0.7)
         verdict = lab.verdict(slow)
     assert verdict.kind is VerdictKind.OK
-    assert "The reference changed by -" in verdict.sentence
+    assert "The reference build itself changed by -" in verdict.sentence
     (row,) = rows("select * from marts.fct_night_pair where run_id = %s", slow.run_id)
     assert (row["machine"], row["n"], row["is_bridge"]) == ("regressed", 3, False)
     assert "Control measurements of the same nights changed by -" in row["machine_sentence"]

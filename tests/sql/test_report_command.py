@@ -152,7 +152,7 @@ def test_the_newest_run_is_meant(run, tmp_path, words):
     [
         (("--run", "nobody"), '--run: found "nobody"; expected the id of a loaded run'),
         (("--suite", "demo", "--cluster", "far"), "found no loaded run of demo on far"),
-        (("--run", "x", "--suite", "demo"), "--run: found with --suite or --cluster"),
+        (("--run", "x", "--suite", "demo"), "--run cannot be combined with --suite or --cluster"),
     ],
 )
 def test_what_has_no_run_is_named(run, tmp_path, words, said):

@@ -105,9 +105,9 @@ def test_six_series_of_a_slow_node_are_one_alert_that_names_them(
     fallen = {v.case_id for v in result.verdicts if v.kind is VerdictKind.REGRESSED}
     assert fallen == {case.case_id for case in ON_N1}
     (alert,) = reader.alerts.find()
-    assert alert["sentence"].startswith("node n1: 6 of 6 series slower by ")
+    assert alert["sentence"].startswith("node n1: 6 of 6 series are slower by ")
     (message,) = inbox.messages
-    assert "node n1: 6 of 6 series slower by" in message["title"]
+    assert "node n1: 6 of 6 series are slower by" in message["title"]
     assert all(case.case_id in message["message"] for case in ON_N1)
     (movement,) = rows("select * from marts.fct_shared_change")
     assert (movement["factor"], movement["name"]) == ("node", "n1")
@@ -148,10 +148,10 @@ def test_the_alert_of_a_series_that_fell_first_becomes_that_of_all_and_is_sent_a
     lab.judge(lab.load(FELL + 3, since=FELL, fall=0.08))
     (alert,) = reader.alerts.find()
     assert (alert["alert_id"], alert["case_id"]) == (first["alert_id"], ON_N1[0].case_id)
-    assert alert["sentence"].startswith("node n1: 6 of 6 series slower by ")
+    assert alert["sentence"].startswith("node n1: 6 of 6 series are slower by ")
     alone, shared = inbox.messages
     assert "node n1" not in alone["title"]
-    assert "node n1: 6 of 6 series slower by" in shared["title"]
+    assert "node n1: 6 of 6 series are slower by" in shared["title"]
 
 
 def test_alerts_of_two_series_that_fell_first_become_one_and_the_message_says_so(
@@ -161,11 +161,11 @@ def test_alerts_of_two_series_that_fell_first_become_one_and_the_message_says_so
     assert len(reader.alerts.find()) == 2
     result = lab.judge(lab.load(FELL + 3, since=FELL, fall=0.08))
     (alert,) = reader.alerts.find()
-    assert alert["sentence"].startswith("node n1: 6 of 6 series slower by ")
+    assert alert["sentence"].startswith("node n1: 6 of 6 series are slower by ")
     (ended,) = {case.case_id for case in ON_N1[:2]} - {alert["case_id"]}
     assert result.resolved == (ended,)
     (move,) = rows("select * from marts.fct_alert_event where to_state = 'resolved'")
-    assert move["why"].startswith("joined another alert: node n1: 6 of 6 series slower by ")
+    assert move["why"].startswith("joined another alert: node n1: 6 of 6 series are slower by ")
     said = inbox.messages[-1]["message"]
     assert f"Resolved:\n- {ended}: now part of one alert: " in said
     lab.judge(lab.load(FELL + 4, since=FELL + 3, fall=0.08))
@@ -212,7 +212,7 @@ def test_a_slow_node_link_and_build_at_once_are_three_alerts_each_with_its_cause
     assert len(reader.alerts.find()) == 3
     assert sum(verdict.kind is VerdictKind.REGRESSED for verdict in result.verdicts) == 9
     said = found["network"]["sentence"]
-    assert said.startswith("the network of local: 3 of 3 series slower by "), said
+    assert said.startswith("the network of local: 3 of 3 series are slower by "), said
 
 
 def test_they_are_where_nights_vary_by_three_percent_too(lab: Lab, reader: Warehouse) -> None:

@@ -1,7 +1,7 @@
-"""FLOPs of an eager step of PaddlePaddle: products, as Python calls them.
+"""FLOPs of an eager step of PaddlePaddle, counted from the products that Python calls.
 
-PaddlePaddle's own counters see forward passes alone (`paddle.flops`), or no shapes (its profiler,
-of eager operators). Backward runs in C++: it has a product for each input that wants a gradient.
+PaddlePaddle's own counters count only forward passes (`paddle.flops`), or report no shapes of eager
+operators (its profiler). Backward runs in C++: one product for each input that needs a gradient.
 """
 
 import paddle
@@ -11,7 +11,7 @@ from apis.paddle.program_flops import convolution, product
 
 
 def _attention(key, value, made):
-    """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
+    """Return multiply-adds of both products of (batch, length, heads, width); masked ones count."""
     return 2 * made.size * key.shape[1]
 
 
@@ -20,11 +20,11 @@ SUMMED = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d"), (convolution, 2)),
     "flash_attn": (_attention, 3),
 }
-"""Operator -> its multiply-adds, and how many tensors it multiplies."""
+"""Operator -> function for its multiply-adds, and the number of tensors that it multiplies."""
 
 
 class Flops:
-    """Counts, within its block, forward and backward of the products that Python calls."""
+    """Counts the FLOPs of the products that Python calls in its block, forward and backward."""
 
     def __init__(self):
         self.total, self._inside = 0, False
@@ -51,7 +51,7 @@ class Flops:
         return counted
 
     def _counted(self, name, function, *given, **named):
-        """Calls an operator, and counts it once, whatever calls what within."""
+        """Call an operator and count its FLOPs; operators that it calls are not counted again."""
         if self._inside:
             return function(*given, **named)
         self._inside = True
@@ -62,7 +62,7 @@ class Flops:
         summed, count = SUMMED[name]
         tensors = [*given, *(named[key] for key in ("x", "y") if key in named)][:count]
         gradients = sum(not each.stop_gradient for each in tensors)
-        # Of attention's two products each has two gradients, or none is wanted.
+        # Each of attention's two products has two gradients, or no gradient is needed.
         gradients = gradients and 2 if count == 3 else gradients
         first = made[0] if isinstance(made, (tuple, list)) else made
         self.total += 2 * summed(*tensors[1:], first) * (1 + gradients)

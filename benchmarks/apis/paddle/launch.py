@@ -2,7 +2,7 @@
 
 
 def collective(job, process, ports):
-    """The environment of one rank that meets the others over gloo, or on GPUs over NCCL.
+    """Return the environment of a rank that communicates over gloo, or on GPUs over NCCL.
 
     Args:
         job: the job.json document.
@@ -38,7 +38,7 @@ def collective(job, process, ports):
 
 
 def collective_or_served(served):
-    """The environment of a rank, or what `served` makes of one where parameter servers serve it."""
+    """Return a function like `collective` that calls `served` if the job has parameter servers."""
 
     def environment(job, process, ports):
         with_pservers = any(each["role"] == "pserver" for each in job["processes"])
@@ -48,7 +48,7 @@ def collective_or_served(served):
 
 
 def parameter_server(job, process, ports):
-    """The environment of one trainer or parameter server; arguments as above."""
+    """Return the environment of a trainer or parameter server; for arguments see `collective`."""
     addresses = {n["name"]: n["data_address"] for n in job["nodes"]}
 
     def endpoints(role):
@@ -57,7 +57,7 @@ def parameter_server(job, process, ports):
 
     trainers, pservers = endpoints("trainer"), endpoints("pserver")
     env = {
-        "CPU_NUM": "1",  # or the model is copied once for every core
+        "CPU_NUM": "1",  # otherwise the model is copied for every core
         "POD_IP": addresses[process["node"]],
         "PADDLE_PORT": str(ports[process["name"]]),
         "PADDLE_TRAINERS_NUM": str(len(trainers)),
@@ -74,15 +74,15 @@ def parameter_server(job, process, ports):
 
 
 def gpu(process):
-    """Settings of a process on a GPU: its own device, float32 without TF32, cuDNN's settings.
+    """Return settings of a process on a GPU: its own device, float32 without TF32, and cuDNN's.
 
-    Entering PaddlePaddle's `auto_cast` sets these flags of cuDNN too: they are the same for every
+    PaddlePaddle's `auto_cast` sets these flags of cuDNN too. Set here, they are the same for every
     precision.
     """
     return {
         "CUDA_VISIBLE_DEVICES": process["device"],
-        "FLAGS_selected_gpus": "0",  # of those that it sees
-        "NVIDIA_TF32_OVERRIDE": "0",  # or products and convolutions of float32 take TF32
+        "FLAGS_selected_gpus": "0",  # number among the visible devices
+        "NVIDIA_TF32_OVERRIDE": "0",  # otherwise float32 products and convolutions use TF32
         "FLAGS_cudnn_exhaustive_search": "1",
         "FLAGS_conv_workspace_size_limit": "1000",
         "FLAGS_cudnn_batchnorm_spatial_persistent": "1",

@@ -4,9 +4,9 @@ import paddle
 
 
 class Loss(paddle.nn.Layer):
-    """The loss of a batch as a layer, of which `to_static` makes a graph.
+    """The loss of a batch as a layer, which `to_static` compiles to a graph.
 
-    PaddlePaddle 2 makes none of a nested function: it does not find the names around it.
+    PaddlePaddle 2 cannot compile a nested function: it does not find the names around it.
     """
 
     def __init__(self, model, loss):

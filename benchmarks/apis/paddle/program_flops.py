@@ -1,15 +1,15 @@
-"""FLOPs of a step of a static program of PaddlePaddle: products, by the shapes that they had."""
+"""FLOPs of a step of PaddlePaddle's static program, from the shapes of its products."""
 
 import numpy
 
 
 def product(y, made):
-    """Multiply-adds of a product; `y` has the summed dimension and the columns of the result."""
+    """Return a product's multiply-adds; `y` has the summed dimension and the result's columns."""
     return made.size * (y.size // int(numpy.prod(y.shape[:-2])) // made.shape[-1])
 
 
 def convolution(weight, made):
-    """The multiply-adds of a convolution."""
+    """Return the multiply-adds of a convolution."""
     return made.size * int(numpy.prod(weight.shape[1:]))
 
 
@@ -17,15 +17,15 @@ SUMMED = {
     **dict.fromkeys(("mul", "matmul", "matmul_v2"), ("Y", "Out", product)),
     **dict.fromkeys(("conv2d", "depthwise_conv2d"), ("Filter", "Output", convolution)),
 }
-"""Operator -> its second input, its result, and the multiply-adds by their values."""
+"""Operator -> names of its second input and its result, and function for its multiply-adds."""
 
 
 def count_step(trainer, program):
-    """Steps once more and sets `flops_per_step`: a gradient takes as many as the product itself.
+    """Run one more step and set `flops_per_step`; each gradient counts like its product.
 
     Args:
         trainer: its `step` calls the `run` of its `executor`.
-        program: what that runs, before an executor has compiled it.
+        program: the program that `run` executes, before an executor has compiled it.
     """
     fetched, counted = [], []
     for op in program.global_block().ops:

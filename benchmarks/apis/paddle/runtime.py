@@ -19,17 +19,17 @@ _ON_HOST = (
     "Backward",
 )
 _ON_DEVICE = ("Kernel", "Memcpy", "Memset")
-"""Kinds of events of its profiler."""
+"""Kinds of events of PaddlePaddle's profiler."""
 
 
 class PaddleRuntime(Base):
-    """One rank; a line says its name in `line`."""
+    """One rank; subclasses set the name of their framework line as `line`."""
 
     package = paddle
     mark = Base.idle_mark
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        """Choose the device (the launcher shows the process only its own), join the others."""
         self.gpu = self.context.device is not None
         paddle.seed(self.context.seed + self.context.data_rank)
         paddle.set_device("gpu:0" if self.gpu else "cpu")
@@ -39,7 +39,7 @@ class PaddleRuntime(Base):
             dist.init_parallel_env()
 
     def barrier(self):
-        """Waits for all ranks; NCCL only queues it, so the device is waited for as well."""
+        """Wait for all ranks and for the device, because NCCL only queues the barrier."""
         if self.context.grouped:
             dist.barrier()
         self.device_sync()
@@ -53,16 +53,16 @@ class PaddleRuntime(Base):
         return shared.item()
 
     def device_sync(self):
-        """Waits until the GPU is idle; steps on the CPU have ended when they return."""
+        """Wait until the GPU is idle; steps on the CPU have ended when they return."""
         if self.gpu:
             paddle.device.cuda.synchronize()
 
     def profile(self, run):
-        """The spans of PaddlePaddle's operators; on GPUs of the kernels alone."""
+        """Return the spans of PaddlePaddle's operators; on GPUs, only those of kernels."""
         target = paddle.profiler.ProfilerTarget
         profiler = paddle.profiler.Profiler(targets=[target.GPU if self.gpu else target.CPU])
         with tempfile.TemporaryDirectory() as folder:
-            # Its own handler would write beside the job as well.
+            # Its own handler would also write into the working directory.
             profiler.on_trace_ready = None
             profiler.start()
             run()
@@ -108,12 +108,12 @@ class PaddleRuntime(Base):
         return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def shutdown(self):
-        """Leaves together: rank 0 holds the store that the others still speak to."""
+        """Leave together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()
 
 
 def _before(text, mark):
-    """A thread's Python and C++ have names of their own; names end with their time."""
+    """Return the text before `mark`: names end with a time, threads with "(Python)" or "(C++)"."""
     return str(text).partition(mark)[0]

@@ -1,16 +1,16 @@
-"""Weights of PaddlePaddle's parameter servers, for the lines of all its generations."""
+"""Weights of PaddlePaddle's parameter servers, for all framework lines of PaddlePaddle."""
 
 import numpy
 
 
 def rows_pulled(program, run, feed):
-    """Returns the rows of sparse tables that servers of PaddlePaddle give for a batch.
+    """Return the rows of sparse tables that PaddlePaddle's servers send for a batch.
 
-    Trainers hold no such table, and the content of its variable is what they started from.
+    Trainers do not store these tables: the variables of the tables keep their initial values.
 
     Args:
-        program: a copy of the training program; what no lookup needs is removed.
-        run: an executor's, taking program, feed and fetch_list.
+        program: a copy of the training program; operators that no lookup needs are removed.
+        run: the `run` of an executor, called with program, feed and fetch_list.
         feed: the batch.
 
     Returns:

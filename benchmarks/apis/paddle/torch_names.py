@@ -1,4 +1,4 @@
-"""PyTorch's names for PaddlePaddle: a network that both write alike stands in `pytorch.py` alone.
+"""PyTorch's names for PaddlePaddle, so that both libraries run the same `pytorch.py`.
 
 A workload whose network needs more than other names has a `paddle.py` of its own.
 """
@@ -16,14 +16,14 @@ _networks, _last = [], []
 
 
 def put_channels_last():
-    """Networks made from here on take images (n, h, w, c) and keep activations so."""
+    """Make networks that are built later take images (n, h, w, c) and keep this layout."""
     _last.append(True)
     for module in _networks:
         module.SPATIAL = (1, 2)
 
 
 def network_of(path):
-    """The module `pytorch.py` next to a file, with PaddlePaddle's layers."""
+    """Return the module `pytorch.py` next to a file, with PaddlePaddle's layers."""
     beside = os.path.join(os.path.dirname(path), "pytorch.py")
     spec = importlib.util.spec_from_file_location("nightbench_torch_network", beside)
     module = importlib.util.module_from_spec(spec)
@@ -34,7 +34,7 @@ def network_of(path):
     try:
         spec.loader.exec_module(module)
     finally:
-        for name in names:  # PaddlePaddle itself looks whether there is a torch.
+        for name in names:  # PaddlePaddle itself checks for a module torch.
             del sys.modules[name]
     _networks.append(module)
     return module
@@ -43,7 +43,7 @@ def network_of(path):
 def _torch():
     return types.SimpleNamespace(
         cat=lambda tensors, dim=0: paddle.concat(tensors, axis=dim),
-        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # Plain loops begin with it.
+        empty=lambda shape: paddle.normal(std=0.02, shape=shape),  # For reference loops.
         from_numpy=paddle.to_tensor,
         stack=paddle.stack,
         take_along_dim=paddle.take_along_axis,
@@ -53,7 +53,7 @@ def _torch():
             functional=types.SimpleNamespace(
                 **{
                     **vars(functional),
-                    "max_pool2d": _laid(functional.max_pool2d),
+                    "max_pool2d": _in_layout(functional.max_pool2d),
                     "adaptive_avg_pool2d": _pooled,
                     "gelu": _gelu,
                     "linear": _linear,
@@ -71,15 +71,15 @@ def _torch():
             LayerNorm=nn.LayerNorm,
             RMSNorm=_RMSNorm,
             BatchNorm1d=nn.BatchNorm1D,
-            BatchNorm2d=_laid(nn.BatchNorm2D),
-            Conv2d=_laid(_with_bias(nn.Conv2D)),
+            BatchNorm2d=_in_layout(nn.BatchNorm2D),
+            Conv2d=_in_layout(_with_bias(nn.Conv2D)),
             Linear=_with_bias(nn.Linear),
         ),
     )
 
 
 class _RMSNorm(nn.Layer):
-    """An RMSNorm over the last dimension, in float32: rms_norm has no kernel for CPUs."""
+    """RMSNorm over the last dimension in float32; PaddlePaddle's `rms_norm` has no CPU kernel."""
 
     def __init__(self, hidden, epsilon):
         super().__init__()
@@ -101,7 +101,7 @@ def _parameter(values):
 
 
 def _by_heads(attend, *tensors, **named):
-    """PaddlePaddle's attention takes places before heads, as the networks have them."""
+    """Call PaddlePaddle's attention, which takes (n, length, heads, size) like the networks."""
     return attend(*tensors, **named)
 
 
@@ -110,7 +110,7 @@ def _gelu(x, approximate="none"):
 
 
 def _linear(x, matrix, bias=None):
-    """PyTorch's matrices are (out, in)."""
+    """Return x @ matrix.T + bias: as in PyTorch, the matrix is (out, in)."""
     made = paddle.matmul(x, matrix, transpose_y=True)
     return made if bias is None else made + bias
 
@@ -126,8 +126,8 @@ def _with_bias(layer):
     return made
 
 
-def _laid(function):
-    """What takes a `data_format`, with that of the case."""
+def _in_layout(function):
+    """Return a function or layer that gets the `data_format` of the case."""
 
     def made(*shape, **named):
         return function(*shape, data_format="NHWC" if _last else "NCHW", **named)
@@ -136,6 +136,6 @@ def _laid(function):
 
 
 def _pooled(images, size):
-    """Averages with channels first: what is flattened next has the order of data.py's weights."""
-    pooled = _laid(functional.adaptive_avg_pool2d)(images, size)
+    """Average-pool; return channels first, the order in which data.py's next weights are stored."""
+    pooled = _in_layout(functional.adaptive_avg_pool2d)(images, size)
     return pooled.transpose([0, 3, 1, 2]) if _last else pooled

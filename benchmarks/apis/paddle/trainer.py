@@ -12,7 +12,7 @@ from apis.paddle.loss_layer import Loss
 
 
 def trainable(model):
-    """Name -> parameter; PaddlePaddle counts batch-norm statistics as parameters too."""
+    """Return name -> parameter, without batch-norm statistics, which PaddlePaddle includes."""
     return {name: weight for name, weight in model.named_parameters() if not weight.stop_gradient}
 
 
@@ -61,18 +61,18 @@ def adamw(params, model, **named):
 
 
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
-"""Name -> maker from the workload's parameters, the network and further arguments of Paddle's."""
+"""Name -> maker from the workload's parameters, the network and arguments of PaddlePaddle."""
 
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
 
 BUFFERS = {"ddp_buffer_1mb": 1, "ddp_buffer_100mb": 100}
-"""`tuning` -> megabytes of gradients that DataParallel exchanges at once, in place of 25."""
+"""`tuning` -> megabytes of gradients that DataParallel exchanges at once, instead of 25."""
 
 MULTI_TENSOR = "optimizer_multi_tensor"
 """The `tuning` whose update is one operator for all parameters (of Momentum and Adam)."""
 
 AMP_O2 = "amp_o2"
-"""The `tuning` of mixed precision whose parameters have its 16 bits too, but for those of norms."""
+"""The `tuning` of mixed precision in which parameters have 16 bits too, except those of norms."""
 
 
 class EagerTrainer(Base):
@@ -93,7 +93,7 @@ class EagerTrainer(Base):
         self.level = "O2" if context.case.get("tuning") == AMP_O2 else "O1"
         self.graph = None
         if context.case["execution"] == "graph":
-            # The whole of it or an error: where it may, it runs in pieces, and says nothing.
+            # full_graph: otherwise PaddlePaddle may run the step in pieces without a message.
             self.graph = paddle.jit.to_static(Loss(self.model, network.loss), full_graph=True)
         self.forward = self.optimizer = None
         switches = {}
@@ -101,7 +101,7 @@ class EagerTrainer(Base):
             switches["use_multi_tensor"] = True
         if self.level == "O2":
             paddle.amp.decorate(self.model, level="O2", dtype=AUTOCAST[context.precision])
-            switches["multi_precision"] = True  # it updates float32, of which parameters are copies
+            switches["multi_precision"] = True  # update float32 weights, then copy them
         self.distribute(
             lambda: make(params, self.model, parameters=self.model.parameters(), **switches)
         )
@@ -110,7 +110,7 @@ class EagerTrainer(Base):
         self.batches = self.feed(self.placed)
 
     def distribute(self, optimizer):
-        """Sets what computes the forward, and the optimiser, of which it gets the maker."""
+        """Set `forward` and `optimizer`; the argument is a function that makes the optimizer."""
         size = BUFFERS.get(self.context.case.get("tuning"))
         sizes = {} if size is None else {"comm_buffer_size": size, "last_comm_buffer_size": size}
         self.forward = self.graph or self.model
@@ -119,32 +119,32 @@ class EagerTrainer(Base):
         self.optimizer = optimizer()
 
     def placed(self, batch):
-        """A batch's tensors."""
+        """Return the tensors of a batch."""
         if self.last:
             batch = channels_last.batch(batch)
         return {name: paddle.to_tensor(value) for name, value in batch.items()}
 
     def exchange(self):
-        """The gradients that ranks exchange after a backward, in addition to its own exchange."""
+        """Exchange gradients that the backward does not exchange; here there are none."""
 
     def step(self):
-        """Forward, backward, update. On a GPU the loss stays a tensor."""
+        """Run forward, backward and update. On a GPU the loss stays a tensor."""
         loss = self.backward(next(self.batches))
         self.exchange()
         self.scaler.step(self.optimizer)
-        # What `step` has looked at itself.
+        # Values that `step` has read itself.
         self.updates += not self.scaler._found_inf if self.scaler.is_enable() else 1
         self.scaler.update()
         self.optimizer.clear_grad()
-        # On a CPU, where it is there by now, a tensor has pages of its own, however small.
+        # On a CPU each tensor has its own memory pages, even a small one.
         self.kept.append(loss if self.context.runtime.gpu else loss.item())
 
     def backward(self, batch):
-        """Forward and backward of a batch; returns its loss, which stays a tensor."""
+        """Run forward and backward of a batch; return its loss, which stays a tensor."""
         return self.part_backward(batch, 1)
 
     def part_backward(self, batch, parts):
-        """Runs one part of a batch; returns its part of the loss."""
+        """Run one micro-batch of `parts`; return its part of the loss."""
         loss = self.loss(batch)
         if parts > 1:
             loss = loss / parts
@@ -152,18 +152,18 @@ class EagerTrainer(Base):
         return loss.detach()
 
     def loss(self, batch):
-        """The loss of a batch, in the precision of the case."""
+        """Return the loss of a batch, in the precision of the case."""
         with self.autocast():
             return self.forward(batch) if self.graph else self.network.loss(self.forward, batch)
 
     def updates_made(self):
-        """Steps whose gradients did not overflow."""
+        """Return the number of steps whose gradients did not overflow."""
         return self.updates if self.scaler.is_enable() else None
 
     def count_step(self):
-        """Steps once more, and counts what it computes; of a graph Python sees no products.
+        """Run one more step and count its FLOPs, if Python sees the products of this rank.
 
-        Nor of split matrices which part is a rank's, nor of layers what is computed again.
+        It does not see those of a graph, the split of matrices, and which layers are recomputed.
         """
         case = self.context.case
         if self.graph or self.context.tensor > 1 or case.get("recompute", "none") != "none":
@@ -177,9 +177,9 @@ class EagerTrainer(Base):
             return function(self.model, next(self.batches)).tolist()
 
     def autocast(self):
-        """Mixed precision where the case asks for it, by PaddlePaddle's lists; otherwise nothing.
+        """Return a context of mixed precision by PaddlePaddle's lists, if the case asks for it.
 
-        Parameters and the sums that those lists name stay float32, but with `amp_o2`.
+        Except with `amp_o2`, parameters stay float32, and so do the reductions in those lists.
         """
         dtype = AUTOCAST.get(self.context.precision)
         if dtype is None:
@@ -187,7 +187,7 @@ class EagerTrainer(Base):
         return paddle.amp.auto_cast(level=self.level, dtype=dtype)
 
     def modes_used(self):
-        """Checks the tuning, the program of the loss, and images between layers."""
+        """Return the tuning, execution and layout that were really used."""
         programs = self.graph.forward.program_cache if self.graph else ()
         return {
             "tuning": self._tuned(),
@@ -196,12 +196,12 @@ class EagerTrainer(Base):
         }
 
     def _tuned(self):
-        """By the types of parameters, how many one operator updates, what the reducer exchanges."""
+        """Return the tuning in use, by weight types, merged updates and the reducer's buffer."""
         if any(weight.dtype != paddle.float32 for weight in trainable(self.model).values()):
             return AMP_O2
         size = getattr(self.forward, "comm_buffer_size", None)
         tuned = {of * 2**20: name for name, of in BUFFERS.items()}
-        # Filled by the first step that gives them to the operator.
+        # Filled by the first step that passes them to the operator.
         held = getattr(self.optimizer, "_param_dict", {}).values()
         merged = sum(len(group) for groups in held for group in groups)
         whole = merged == len(trainable(self.model))
@@ -222,20 +222,20 @@ class EagerTrainer(Base):
         return len(seen) == len(layers) > 0 and all(seen)
 
     def weights(self):
-        """Name -> value of all trainable parameters."""
+        """Return name -> value of all trainable parameters."""
         return {name: self.whole(x).numpy() for name, x in trainable(self.model).items()}
 
     def whole(self, weight):
-        """All of a parameter, in float32."""
+        """Return a parameter's full value in float32."""
         if weight.dtype == paddle.float32:
             return weight
-        # What the optimiser updates, from its first step on.
+        # The values that the optimizer updates, from its first step on.
         return self.optimizer._master_weights.get(weight.name, weight.astype("float32"))
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: TF32 rounds it to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: TF32 rounds it to 1.
 
-        Mixed precision is recognised by the type of what it returns.
+        Mixed precision is recognised by the type of the product.
         """
         types = {str(weight.dtype) for weight in self.model.parameters()}
         if types != {"paddle.float32"} and self.level == "O1":

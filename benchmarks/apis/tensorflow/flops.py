@@ -1,17 +1,17 @@
-"""FLOPs of a step as TensorFlow has traced it: matrix products and convolutions of its graph."""
+"""FLOPs of a step, from the matrix products and convolutions in TensorFlow's traced graph."""
 
 import numpy
 
 
 def flops_of(graph):
-    """The FLOPs of one run of a graph, and of the functions that it calls; shapes are known."""
+    """Return the FLOPs of a graph with known shapes, including the functions that it calls."""
     return sum(_flops(each) for each in graph.get_operations())
 
 
 def _flops(op):
     if op.type.endswith("PartitionedCall"):
         return flops_of(op.graph._get_function(op.get_attr("f").name).graph)
-    # Nobody reads the gradient of images: TensorFlow does not compute it.
+    # The gradient of images is not used, so TensorFlow does not compute it.
     if op.type not in SUMMED or not any(made.consumers() for made in op.outputs):
         return 0
     given = [numpy.array(each.shape.as_list(), dtype="object") for each in op.inputs]
@@ -42,4 +42,4 @@ SUMMED = {
     "Conv2DBackpropInput": _gradient_of_images,
     "Conv2DBackpropFilter": _gradient_of_weight,
 }
-"""Operator -> its multiply-adds, of its result's and its inputs' shapes."""
+"""Operator -> function for its multiply-adds, from the shapes of result and inputs."""

@@ -1,4 +1,4 @@
-"""The optimisers of spec.json by TensorFlow's fused kernels; they do what PyTorch's do."""
+"""The optimizers of spec.json by TensorFlow's fused kernels; they compute PyTorch's updates."""
 
 import tensorflow as tf
 
@@ -56,4 +56,4 @@ def _decayed(params, weight, gradient):
 
 
 OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2), "adamw": (adamw, 2)}
-"""Name -> the update of one weight, which counts steps from 1 on, and the number of its slots."""
+"""Name -> update of one weight, with steps counted from 1, and the number of its slots."""

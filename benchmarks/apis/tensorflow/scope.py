@@ -1,4 +1,4 @@
-"""The weights of a network, made when its model file asks for them first."""
+"""The weights of a network, created when its model file first asks for them."""
 
 import tensorflow as tf
 
@@ -15,13 +15,13 @@ class Scope:
         self.weights, self.averages = {}, {}
 
     def parameter(self, name, *shape):
-        """The weight of that name, in the type of the computation."""
+        """Return the weight of that name, in the type of the computation."""
         weight = _held(self.weights, name, shape, True)
-        # A variable and no tensor, so that the gradient of a gather is sparse.
+        # A variable, not a tensor, so that the gradient of a gather is sparse.
         return weight if self.dtype == tf.float32 else tf.cast(weight, self.dtype)
 
     def average(self, name, value):
-        """Follows a value over the steps, for inference: a tenth of it is new."""
+        """Update a running average for inference: 0.9 of the old average plus 0.1 of the value."""
         average = _held(self.averages, name, value.shape, False)
         return average.assign_sub(0.1 * (average - value))
 

@@ -1,4 +1,4 @@
-"""A suite's command on one node: placeholders are replaced word by word, and no shell sees them."""
+"""A suite's command on one node; placeholders are replaced in each word, without a shell."""
 
 import os
 import re
@@ -8,7 +8,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 def processes(job, node, ports, python, code):
-    """This node's processes: a list of {"name", "argv", "env"}. Pure.
+    """Return this node's processes: a list of {"name", "argv", "env"}. A pure function.
 
     Args:
         job: the job.json document.
@@ -41,12 +41,12 @@ def processes(job, node, ports, python, code):
 
 
 def replaced(word, known):
-    """A word with its placeholders replaced; raises KeyError for an unknown one."""
+    """Return a word with its placeholders replaced; raise KeyError for an unknown one."""
     return _PLACEHOLDER.sub(lambda found: known[found.group(1)], word)
 
 
 def placeholders(job, process, ports, python):
-    """Name -> text of what a command may hold between braces."""
+    """Return name -> text of the placeholders that a command may contain in braces."""
     case, nodes = job["case"], job["nodes"]
     command = job["workload"]["params"]["command"]
     order = [node["name"] for node in nodes]

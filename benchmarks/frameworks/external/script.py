@@ -7,7 +7,7 @@ window, from the arrival of its first line to that of its last one. So another c
 values of the log. Scripts continue until every measured process of the gang has its window (the
 file `drain` of the repeat), and are then ended.
 
-Exit code 0: measured. The script's own where it failed; 1 where its log cannot be read.
+Exit code 0: measured. If the script failed: its exit code. If its log cannot be read: 1.
 """
 
 import math
@@ -32,19 +32,19 @@ from recorder import Recorder  # noqa: E402
 
 POLL_S = 0.2
 GRACE_S = 5.0
-"""Time in which the others may have ended, where a script fails; and from SIGTERM to SIGKILL."""
+"""Time to wait for the others to end if a script fails; and time from SIGTERM to SIGKILL."""
 
 AGAIN = 1.2
-"""A log is read again once it has grown by so much: the script's cores are left to the script."""
+"""Growth after which a log is read again; more readings would take the script's cores."""
 
 SETTLED = 20
-"""Lines after which a log that cannot be read is given up."""
+"""Number of lines after which an unreadable log is an error."""
 
 _ENDS = re.compile(b"[\r\n\x08]+")
 
 
 class Log:
-    """Lines with the moments at which they came, from a pipe or from a file that grows."""
+    """The lines of a pipe or of a growing file, with their times of arrival."""
 
     def __init__(self):
         self.lines = []
@@ -52,20 +52,20 @@ class Log:
         self._rest = b""
 
     def feed(self, piece):
-        """Takes what has just come."""
+        """Add bytes that have just arrived."""
         now = time.monotonic()
         *ended, self._rest = _ENDS.split(self._rest + piece)
         self.lines += [line.decode("utf-8", "replace") for line in ended]
         self.times_s += [now] * len(ended)
 
     def text(self, whole):
-        """All complete lines; with `whole` what follows the last of them, too."""
+        """Return all complete lines; with `whole`, also the text after the last of them."""
         rest = self._rest.decode("utf-8", "replace") if whole else ""
         return "".join(line + "\n" for line in self.lines) + rest
 
 
 class LogFile:
-    """A file that a script writes: only what comes after the start counts."""
+    """A log file that a script writes; content from before the start is ignored."""
 
     def __init__(self, path, log):
         self._path = path
@@ -73,7 +73,7 @@ class LogFile:
         self._offset = os.path.getsize(path) if os.path.exists(path) else 0
 
     def read(self):
-        """Reads what was appended; a file that was written again is read from its begin."""
+        """Read what was appended; a file that was rewritten is read from its beginning."""
         if not os.path.exists(self._path):
             return
         if os.path.getsize(self._path) < self._offset:
@@ -87,14 +87,14 @@ class LogFile:
 
 
 class Window:
-    """The lines of a log between which is measured.
+    """The measured window between lines of a log.
 
     Args:
         records: of the log; the first one opens the window, each other one ends a part of it.
-        warmup_steps: steps before it.
-        times_s: when the lines came.
-        samples_per_step: of what the log covers, to turn a throughput into a duration.
-        first_s: when the first line came that states a step.
+        warmup_steps: steps before the window.
+        times_s: when the lines arrived.
+        samples_per_step: samples that the log covers, to convert a throughput to a duration.
+        first_s: when the first line that states a step arrived.
     """
 
     def __init__(self, records, warmup_steps, times_s, samples_per_step, first_s):
@@ -117,10 +117,10 @@ class Window:
 
 
 def _reported(records):
-    """Median by name of what lines state beside time and speed, as printed; not of the loss."""
+    """Return name -> median of the values that lines state, except time, throughput and loss."""
     values = {}
     for record in records:
-        # Samples a second beside a batch are not printed, but computed from it.
+        # If the batch is known, samples per second are computed from it.
         computed = {"samples_per_s"} if "global_batch_size" in record.others else set()
         for name, value in record.others.items():
             if name not in {"loss", *computed} and math.isfinite(value):
@@ -129,11 +129,11 @@ def _reported(records):
 
 
 def _stated_s(record, samples_per_step):
-    """Seconds of a step as a line states them; None where it states none."""
+    """Return the seconds per step that a line states; None if it states no time or throughput."""
     by_speed = samples_per_step / record.throughput if record.throughput else None
     if record.step_s and by_speed and abs(by_speed / record.step_s - 1) > CONTRADICTION:
         raise reading.LogError(
-            "line {} states {:g} s per step and {:g} samples/s, {:g} samples per step; expected "
+            "line {} states {:g} s per step and {:g} per second, which is {:g} per step; expected "
             "{:g}: correct `batch_size_per_device`, or `log.covers`".format(
                 record.line,
                 record.step_s,
@@ -146,10 +146,10 @@ def _stated_s(record, samples_per_step):
 
 
 def find_window(found, times_s, protocol, samples_per_step):
-    """Returns the first window of a log that is long enough; None where it is not there yet.
+    """Return the first window of a log that is long enough; None if there is none yet.
 
-    Steps of epochs whose length the log does not state are not counted over: the window is then
-    within one epoch.
+    If the log does not state the length of epochs, steps are not counted across epochs: the
+    window is then within one epoch.
     """
     if not found.numbered:
         raise reading.LogError(
@@ -202,13 +202,13 @@ class Script:
                 log.feed(piece)
 
     def ended(self):
-        """Returns the exit code, or minus the signal, once all output is read; else None."""
+        """Return the exit code, or minus the signal, once all output is read; otherwise None."""
         if self._popen.poll() is not None:
             self._reader.join(GRACE_S)
         return self._popen.returncode
 
     def end(self):
-        """Ends the script and what it started in its session."""
+        """End the script and the processes of its session."""
         for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
             try:
                 os.killpg(self._popen.pid, number)
@@ -218,7 +218,7 @@ class Script:
 
 
 def commit_of(folder):
-    """Repository, commit and local changes of a folder; empty where git knows nothing of it."""
+    """Return repository, commit and local changes of a folder; empty if it is not in git."""
 
     def git(*words):
         try:
@@ -244,7 +244,7 @@ def commit_of(folder):
 
 
 class LogReader:
-    """Looks for the window in the log of this process."""
+    """Searches for the window in the log of this process."""
 
     def __init__(self, context, recorder, folder):
         self._context = context
@@ -259,14 +259,14 @@ class LogReader:
 
     @property
     def piped(self):
-        """The log that the script's output goes to; None where it writes a file."""
+        """The log of the script's output; None if the script writes a log file."""
         return None if self._file else self.log
 
     def look(self, whole):
-        """Reads what is new; exits where the log can no longer be read.
+        """Read new lines; exit if the log can no longer be read.
 
         Args:
-            whole: the script has ended, and there is no more to come.
+            whole: the script has ended, and no more lines will come.
         """
         if self._file:
             self._file.read()
@@ -301,7 +301,7 @@ class LogReader:
 
 
 def main():
-    """Runs the script of this process and returns the exit code."""
+    """Run the script of this process and return the exit code."""
     environ = os.environ
     started_s = process_start_s()
     process_dir, repeat_dir = environ["NIGHTBENCH_PROCESS_DIR"], environ["NIGHTBENCH_REPEAT_DIR"]
@@ -331,11 +331,11 @@ def main():
 
 
 def wait(script, reader, drain_file):
-    """Waits until all windows of the gang are read; exits where the script or its log fails."""
+    """Wait until all windows of the gang are read; exit if the script or its log fails."""
     while not os.path.exists(drain_file):
         code = script.ended() if script else None
         if code:
-            # Where another rank has just been ended, this one may fail: that is its end, too.
+            # After another rank was ended, this rank may fail: this ends the rank, too.
             limit_s = time.monotonic() + GRACE_S
             while time.monotonic() < limit_s and not os.path.exists(drain_file):
                 time.sleep(POLL_S)
@@ -348,20 +348,20 @@ def wait(script, reader, drain_file):
 
 
 def samples_per_step(context):
-    """Units of work in a step of the devices that this process measures for."""
+    """Return the units of work in a step, of the devices that this process measures."""
     devices = context.case["trainers"] // context.world_size
     return context.batch_size * devices * context.params.get("units_per_example", 1)
 
 
 def stated_samples(context, per_device):
-    """Units of work in a step of what the log's values cover."""
+    """Return the units of work in a step, of the devices that the log's values cover."""
     if per_device or context.params["command"]["log"]["covers"] == "device":
         return context.batch_size * context.params.get("units_per_example", 1)
     return samples_per_step(context)
 
 
 def summary(context, reader, versions, started_s):
-    """The rank.json document; what a log does not state is null."""
+    """Return the rank.json document; values that a log does not state are null."""
     window = reader.window
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {

@@ -18,7 +18,7 @@ PREFIX = "FAKE_"
 
 
 def knobs_of(params, environ):
-    """Returns the parameters, overridden by environment variables (JSON, or a plain word)."""
+    """Return the parameters, overridden by environment variables (JSON, or a plain word)."""
     knobs = dict(params)
     for name, text in environ.items():
         if name.startswith(PREFIX):
@@ -47,17 +47,17 @@ class Faults:
         )
 
     def fault(self, name, default=None):
-        """Returns a fault's value; the default where it does not apply to this process."""
+        """Return a fault's value; the default if it does not apply to this process."""
         return self.knobs.get(name, default) if self._concerned else default
 
     def on_start(self):
-        """Injects the faults of the phase import."""
+        """Inject the faults of the phase import."""
         if self.fault("ignore_term"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._on_phase("import")
 
     def on_build(self):
-        """Injects the faults of the phase build."""
+        """Inject the faults of the phase build."""
         self._on_phase("build")
         if self.fault("daemon"):
             _leave_daemon(bare=self.fault("daemon") == "bare")
@@ -66,7 +66,7 @@ class Faults:
                 _compute()
 
     def on_step(self, number):
-        """Injects the faults of a step before it runs; 1 is the first of the warm-up."""
+        """Inject the faults of a step before it runs; 1 is the first of the warm-up."""
         in_window = number - self._warmup_steps
         if number == 1:
             self._on_phase("warmup" if self._warmup_steps else "window")
@@ -79,7 +79,7 @@ class Faults:
             time.sleep(self.fault("slow_step_s", 1.0))
 
     def on_losses(self, losses):
-        """Injects the faults of the phase finish; returns the losses to report."""
+        """Inject the faults of the phase finish; return the losses to report."""
         self._on_phase("finish")
         if self.fault("no_result"):
             sys.exit(0)
@@ -90,7 +90,7 @@ class Faults:
         return [loss * factor for loss in losses]
 
     def on_end(self):
-        """Injects the faults after rank.json is written."""
+        """Inject the faults after rank.json is written."""
         if self.fault("die_at_finish"):
             self._die("the end")
 
@@ -112,7 +112,7 @@ class Faults:
     def _die(self, where):
         print("fake: injected fault: die at {}".format(where), flush=True)
         if self.fault("die_raise"):
-            if self.fault("die_signal") is not None:  # as a framework that crashes on its way out
+            if self.fault("die_signal") is not None:  # like a framework that crashes at its exit
                 atexit.register(os.kill, os.getpid(), self.fault("die_signal"))
             atexit.register(time.sleep, self.fault("die_for_s", 0.0))
             raise RuntimeError(self.fault("die_raise"))
@@ -130,16 +130,16 @@ class FaultyTrainer(Wrapper):
         self._faults = faults
 
     def step(self):
-        """Injects a fault, or runs the step."""
+        """Inject a fault, or run the step."""
         self._faults.on_step(len(self.trainer.kept) + 1)
         self.trainer.step()
 
     def losses(self):
-        """Returns the losses, or those that a fault replaces them with."""
+        """Return the losses, or those that a fault replaces them with."""
         return self._faults.on_losses(self.trainer.losses())
 
     def weights_moved(self, updates):
-        """Returns how far the weights moved, or what a fault says of it."""
+        """Return how far the weights moved, or the values that a fault gives."""
         moved = self.trainer.weights_moved(updates)
         for tensor in moved.values():
             if self._faults.fault("frozen"):
@@ -149,18 +149,18 @@ class FaultyTrainer(Wrapper):
         return moved
 
     def gradients_arrive(self):
-        """Returns whether gradients arrive, or that they do not where that is the fault."""
+        """Return whether gradients arrive; a fault can make this False."""
         arrive = self.trainer.gradients_arrive()
         return False if arrive and self._faults.fault("unsent") else arrive
 
     def weights_digest(self):
-        """Returns the digest, or one that differs on each rank where that is the fault."""
+        """Return the digest; a fault can make it differ on each rank."""
         digest = self.trainer.weights_digest()
         return digest[::-1] if self._faults.fault("weights_differ") else digest
 
 
 def _leave_daemon(bare):
-    """Starts a process outside the session and the group, which ignores SIGTERM."""
+    """Start a process that ignores SIGTERM, outside the session and the process group."""
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -13,7 +13,7 @@ class Runtime(Base):
     line = "fake"
 
     def init(self):
-        """Adds the faults to the parameters and connects to the other trainers."""
+        """Add the faults to the parameters and connect to the other trainers."""
         self.faults = Faults(self.context)
         self.context.params = self.faults.knobs
         self.faults.on_start()
@@ -21,9 +21,9 @@ class Runtime(Base):
             self.meeting = rendezvous.of_trainers(self.context)
 
     def meet(self, value=0):
-        """Returns rank 0's number. As with NCCL, a rank waits forever for one that has died.
+        """Return rank 0's number. As with NCCL, a rank waits forever for one that has died.
 
-        With the knob `die_of_others` it dies of that, as with gloo.
+        With the knob `die_of_others` it dies too, as with gloo.
         """
         if self.meeting is None:
             return value
@@ -36,24 +36,24 @@ class Runtime(Base):
                 time.sleep(3600)
 
     def barrier(self):
-        """Waits for the other trainers."""
+        """Wait for the other trainers."""
         self.meet()
 
     def agree(self, value):
-        """Returns trainer 0's number."""
+        """Return trainer 0's number."""
         return self.meet(value)
 
     def versions(self):
-        """Returns the line's version, or the one that a fault reports."""
+        """Return the line's version, or the one that a fault reports."""
         versions = super().versions()
         versions[self.line] = str(self.faults.knobs.get("version", "1.0"))
         return versions
 
     def transport(self):
-        """Returns the transport to the other trainers; None for one trainer."""
+        """Return the transport to the other trainers; None for one trainer."""
         return "tcp" if self.meeting else None
 
     def shutdown(self):
-        """Disconnects from the other trainers."""
+        """Disconnect from the other trainers."""
         super().shutdown()
         self.faults.on_end()

@@ -9,11 +9,11 @@ import time
 from frameworks.fake.faults import FaultyTrainer
 
 RATE = 0.001
-"""How far each weight moves in a step."""
+"""Distance that each weight moves in a step."""
 
 
 def Trainer(context, network, data):
-    """Returns the trainer of a case, with injected faults."""
+    """Return the trainer of a case, with injected faults."""
     context.runtime.faults.on_build()
     return FaultyTrainer(PlainTrainer(context, network, data), context.runtime.faults)
 
@@ -32,21 +32,21 @@ class PlainTrainer:
         self.kept = []
 
     def step(self):
-        """Runs one step; with the parameter `collective` it includes a barrier of all trainers."""
+        """Run one step; with the parameter `collective` it includes a barrier of all trainers."""
         self.kept.append(self.network.loss(self.model, self.batch))
         if self.context.params.get("collective"):
             self.context.runtime.meet()
 
     def losses(self):
-        """Returns the losses of all steps so far."""
+        """Return the losses of all steps so far."""
         return list(self.kept)
 
     def keep_weights(self):
-        """Notes the step from which `weights_moved` counts."""
+        """Note the step from which `weights_moved` counts."""
         self.kept_at = len(self.kept)
 
     def weights_moved(self, updates):
-        """Returns how far the weights have moved, as `base_trainer.Base` does."""
+        """Return how far the weights have moved, as `base_trainer.Base` does."""
         by = RATE * (len(self.kept) - self.kept_at)
         return {
             name: {
@@ -59,29 +59,29 @@ class PlainTrainer:
         }
 
     def step_again(self):
-        """Runs a step: all are on the same batch."""
+        """Run a step: all are on the same batch."""
         self.step()
         return True
 
     def gradients_arrive(self):
-        """Returns True where `base_trainer.Base` asks."""
+        """Return True if `base_trainer.Base` would check it."""
         case = self.context.case
         asked = case["strategy"] == "parameter_server" and case["sync"] == "async"
         return True if asked and self.context.world_size > 1 else None
 
     def weights_digest(self):
-        """Returns a digest that is equal on ranks with equal initial weights and steps."""
+        """Return a digest that is equal on ranks with equal initial weights and steps."""
         if self.context.case["strategy"] == "parameter_server":
             return None
         trained = "{}:{}".format(self._weights, len(self.kept))
         return hashlib.sha256(trained.encode()).hexdigest()
 
     def precision_proof(self):
-        """Returns the case's precision: nothing is computed."""
+        """Return the case's precision: nothing is computed."""
         return self.context.precision
 
     def serve(self):
-        """Listens until the agent ends it."""
+        """Listen until the agent ends it."""
         with socket.socket() as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind(("", self.context.ports[self.context.process["name"]]))

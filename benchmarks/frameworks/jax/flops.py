@@ -6,7 +6,7 @@ import jax
 
 
 def flops_of(jaxpr):
-    """The FLOPs of one call, of what one device computes of it within a `shard_map`."""
+    """Return the FLOPs of one call; inside a `shard_map`, those of one device."""
     return sum(map(_flops, jaxpr.eqns))
 
 
@@ -17,11 +17,11 @@ def _flops(equation):
     if name == "dot_general":
         (summed, _), _ = params["dimension_numbers"]
         return 2 * made.size * math.prod(given[0].shape[axis] for axis in summed)
-    if name == "ragged_dot_general":  # Each row meets one expert's matrix, whatever XLA does.
+    if name == "ragged_dot_general":  # Each row is multiplied by one expert's matrix only.
         return 2 * given[0].size * made.shape[-1]
     if name == "conv_general_dilated":
         features = given[1].shape[params["dimension_numbers"].rhs_spec[0]]
-        # Zeros between the gradients of a convolution with strides are no work.
+        # Zeros between gradients of a strided convolution are no work.
         return 2 * made.size * given[1].size // features // math.prod(params["lhs_dilation"])
     if name.startswith("dot_product_attention_"):
         return _attention(*given[:3]) * (2 if "_bwd" in name else 1)
@@ -30,7 +30,7 @@ def _flops(equation):
 
 
 def _attention(query, key, value):
-    """Scores and weighted sums of (batch, length, heads, width), as if nothing was masked."""
+    """Return the FLOPs of both products of (batch, length, heads, width); masked ones count."""
     return 2 * query.size * key.shape[1] * 2
 
 

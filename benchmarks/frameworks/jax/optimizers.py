@@ -35,4 +35,4 @@ def _decayed(params, weight, gradient):
 
 
 OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2), "adamw": (adamw, 2)}
-"""Name -> the update of one weight, in steps that count from 1 on; its slots, zeros at first."""
+"""Name -> update of one weight, with steps counted from 1; number of slots, initially zeros."""

@@ -1,10 +1,10 @@
 """Layers split over devices, one after another: GPipe (Huang et al. 2019, arXiv:1811.06965).
 
-All ranks run one program: in each tick a stage computes one part of the batch and hands it on, and
-JAX differentiates all ticks together. The parts before and after the layers have no stage: each
-rank holds a shard of its weights, gathers them, and computes its own samples, as MaxText does. A
-stage's weights may be shards, too, of the ranks that compute the same stage of other samples. At
-stage 3 each part gathers them, for its forward and again for its backward.
+All ranks run one program: in each tick a stage computes one micro-batch and sends it on, and JAX
+differentiates all ticks together. Weights before and after the layers have no stage: each rank
+stores a shard of them, gathers them, and computes its own samples, as MaxText does. Ranks that
+compute the same stage of other samples may shard its weights, too. At shard stage 3, each
+micro-batch gathers these weights for its forward and again for its backward.
 """
 
 import jax
@@ -17,7 +17,7 @@ AXIS = "stages"
 
 
 class Stages:
-    """The layers of a network by stages, as many on each.
+    """The layers of a network by stages, with the same number of layers in each stage.
 
     Args:
         context: see `rank.Context`; its workload's `shards` names the list of layers.
@@ -31,17 +31,17 @@ class Stages:
         self.own = context.rank // (context.data_ranks * context.tensor)
 
     def own_samples(self, batch):
-        """Returns this rank's part of a batch, which all stages have as a whole."""
+        """Return this rank's samples of a batch, which is the same for all stages."""
         return {name: numpy.split(value, self.count)[self.own] for name, value in batch.items()}
 
     def has(self, name):
-        """Whether a weight belongs to a layer."""
+        """Return whether a weight belongs to a layer."""
         return name.startswith(self.prefix)
 
     def joined(self, named):
-        """Name -> weight; those of layers at the same place of all stages are one.
+        """Return name -> weight, with the weights at the same place of all stages stacked.
 
-        It has stages in its first dimension, and the name of the first.
+        A stacked weight has stages as its first dimension and the name of the first stage's weight.
         """
         first = [name for name in named if not self.has(name) or self._split(name)[0] < self.each]
         return {
@@ -68,17 +68,17 @@ class Stages:
         return ["{}{}.{}".format(self.prefix, place, rest) for place in places]
 
     def through(self, layer, x, gather_once):
-        """Returns the output of the layers of all stages for this rank's samples.
+        """Return the output of the layers of all stages for this rank's samples.
 
         Args:
-            layer: of a name and what the layer before made.
-            x: (n, ...), as all layers give and take it.
-            gather_once: gathers the weights of these layers; of whether a tick has a part.
+            layer: function of a layer's name and its input.
+            x: (n, ...), the shape of all layers' inputs and outputs.
+            gather_once: gathers these weights; its argument is whether a tick has a micro-batch.
         """
         last, stage = self.count - 1, jax.lax.axis_index(AXIS)
         parts = jax.lax.all_gather(x, AXIS, tiled=True).reshape(self.parts, -1, *x.shape[1:])
-        # The last part needs so many more ticks to its end: the first stage then computes nothing
-        # that anybody looks at, as others do before the first part comes.
+        # The last part needs this many more ticks. In these the first stage computes values that
+        # nobody uses, as the other stages do before the first part arrives.
         idle = jnp.zeros_like(parts, shape=(last, *parts.shape[1:]))
 
         def own_layers(y):
@@ -90,7 +90,7 @@ class Stages:
             now, part = given
             y = jnp.where(stage == 0, part, handed_on)
             is_busy = (now >= stage) & (now < stage + self.parts)
-            if self.shard_stage == 3:  # In a branch, out of which XLA moves no gather.
+            if self.shard_stage == 3:  # In a branch: XLA moves no gather out of it.
                 y = jax.lax.cond(is_busy, gathered_again(own_layers), lambda y: y, y)
             else:
                 if self.shard_stage == 2:

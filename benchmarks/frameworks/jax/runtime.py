@@ -16,7 +16,7 @@ from jax._src.lib import _jax
 from jax.experimental import multihost_utils
 
 AHEAD = 16
-"""Steps that may be queued on the device: enough that it never waits for Python."""
+"""Number of steps that may be queued on the device, so that it never waits for Python."""
 
 
 class Runtime(Base):
@@ -26,20 +26,20 @@ class Runtime(Base):
     package = jax
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        """Choose the device (the launcher shows the process only its own), join the others."""
         context = self.context
         self.gpu = context.device is not None
         jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
         self.pending = None
-        """Result of the last step; the trainer sets it, `device_sync` waits for it."""
+        """Result of the last step; the trainer sets it, and `device_sync` waits for it."""
         self.queued = deque()
-        """Marks, each a step's loss and when it was there, of steps that may not have ended."""
+        """Marks of steps that may not have ended: the loss, and the time when it was computed."""
         if not context.grouped:
             return
         if self.gpu:
             traffic.listen_to_nccl(os.environ)
         else:
-            # JAX lets gloo listen where the host's name points to, which need not be the data
+            # JAX lets gloo listen at the address of the host's name, which may not be in the data
             # network, and has no option for it.
             address = context.address(context.process["name"])[0]
             collectives = functools.partial(_jax.make_gloo_tcp_collectives, hostname=address)
@@ -52,24 +52,24 @@ class Runtime(Base):
         )
 
     def barrier(self):
-        """Waits for all ranks and their devices."""
+        """Wait for all ranks and their devices."""
         self.device_sync()
         if self.context.grouped:
             multihost_utils.sync_global_devices("nightbench")
 
     def agree(self, value):
-        """Rank 0's number, by broadcast; it is exact up to 2**24, as float32."""
+        """Return rank 0's number, by broadcast as float32, which is exact up to 2**24."""
         if not self.context.grouped:
             return value
         return float(multihost_utils.broadcast_one_to_all(numpy.float32(value)))
 
     def device_sync(self):
-        """Waits until the device is idle."""
+        """Wait until the device is idle."""
         self._note(0)
         jax.block_until_ready(self.pending)
 
     def mark(self):
-        """The moment at which the last step's loss is there.
+        """Return a mark for the moment at which the last step's loss is computed.
 
         JAX has no device events, and its steps return before they have run.
         """
@@ -79,7 +79,7 @@ class Runtime(Base):
         return mark
 
     def _note(self, left):
-        """Notes when steps have ended: those that have, and until at most so many are queued."""
+        """Record when steps have ended; wait until at most `left` steps are queued."""
         while self.queued and (len(self.queued) > left or _is_there(self.queued[0][0])):
             mark = self.queued.popleft()
             jax.block_until_ready(mark[0])
@@ -90,7 +90,7 @@ class Runtime(Base):
         return super().laps([noted_s for _, noted_s in marks])
 
     def profile(self, run):
-        """The spans of XLA's operators; on GPUs of their kernels on each stream."""
+        """Return the spans of XLA's operators; on GPUs, those of their kernels on each stream."""
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
                 run()
@@ -128,7 +128,7 @@ class Runtime(Base):
         return traffic.of_nccl(os.environ) if self.gpu else traffic.of_gloo(self.master)
 
     def shutdown(self):
-        """Leaves together: rank 0 holds the store that the others still speak to."""
+        """Leave together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             jax.distributed.shutdown()
 

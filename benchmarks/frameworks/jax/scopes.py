@@ -1,4 +1,4 @@
-"""Requests of a network in JAX: weights by name, wherever they are, and random numbers."""
+"""The scopes of a network in JAX: weights by name, gathered if sharded, and random numbers."""
 
 import functools
 
@@ -7,28 +7,28 @@ import numpy
 from jax import numpy as jnp
 
 HOLDERS = ("stages", "shards")
-"""Axes whose ranks share what is of no stage."""
+"""Axes whose ranks shard weights outside of stages."""
 
 
 def gathered_again(function):
-    """The same, whose backward gathers weights again, and keeps all else that it needs.
+    """Return the function with a backward that gathers weights again and keeps all other values.
 
-    Broadcasts of a gathered weight are computed again, too.
+    Broadcasts of a gathered weight are also computed again.
     """
     names = "all_gather", "broadcast_in_dim"
     return jax.checkpoint(function, policy=lambda primitive, *_, **__: primitive.name not in names)
 
 
 def gathered_once(gather):
-    """Gathers weights of a stage; their gradients are scattered by ticks that have a part.
+    """Return a function that gathers a stage's weights; busy ticks scatter their gradients.
 
-    Those of other ticks are zeros, which no rank needs to send.
+    In ticks without a micro-batch the gradients are zeros, which no rank needs to send.
 
     Args:
-        gather: of name -> part to name -> whole.
+        gather: function from {name: shard} to {name: weight}.
 
-    Returns a function of name -> part, and of whether a tick has a part of the batch, which is
-    alike on all ranks of a stage.
+    Return a function of {name: shard} and of whether the tick has a micro-batch, which is the same
+    on all ranks of a stage.
     """
 
     @jax.custom_vjp
@@ -48,7 +48,7 @@ def gathered_once(gather):
 
 
 class Scope:
-    """The weights of a network by name, the running averages that a step leaves, and chance."""
+    """The weights of a network by name, the running averages after a step, and random numbers."""
 
     def __init__(self, parameters, averages, key):
         self.parameters, self.old, self.key = parameters, averages, key
@@ -59,22 +59,22 @@ class Scope:
         return self.parameters[name]
 
     def average(self, name, value):
-        """Follows a value over the steps, for inference: a tenth of it is new."""
+        """Update a running average for inference: 0.9 of the old average plus 0.1 of the value."""
         self.averages[name] = 0.9 * self.old[name] + 0.1 * value
 
     def dropout(self, x, rate):
-        """Zeros in the place of so many values, the others scaled up."""
+        """Replace a share `rate` of the values by zeros and scale up the others."""
         if not rate:
             return x
         self.key, key = jax.random.split(self.key)
         return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
     def by_experts(self, function, rows, weights, chosen):
-        """Returns the weighted output of experts for rows (rows, hidden)."""
+        """Return the weighted output of experts for rows (rows, hidden)."""
         return function(rows, weights, chosen)
 
     def by_layers(self, layer, count, x):
-        """Returns the output of so many layers for x; each gets the previous output."""
+        """Return the output of `count` layers for x; each layer gets the previous one's output."""
         for number in range(count):
             x = layer("layers.{}".format(number), x)
         return x
@@ -83,9 +83,9 @@ class Scope:
 class Sharded(Scope):
     """A scope whose weights are gathered where they are used; their gradients are scattered.
 
-    Experts stay where they are: `held` of them on each rank, which computes what those of all ranks
-    send it. None: all ranks have all. So do layers: those of one of the `stages`. `matrices`:
-    name -> how `tensor` splits it; each device gathers its own columns or rows.
+    Experts are not gathered: each rank has `held` of them and computes the rows that all ranks send
+    to these; with None, each rank has all experts. Layers are not gathered over `stages`, either.
+    `matrices`: name -> how `tensor` splits it; each device gathers its own columns or rows.
     """
 
     def __init__(self, parameters, averages, key, split, held, stages, matrices):
@@ -94,9 +94,9 @@ class Sharded(Scope):
         self.whole = {}
 
     def gather_once(self, is_busy):
-        """Gathers the weights of this rank's stage for a tick, which has a part or not.
+        """Gather the weights of this rank's stage for a tick with or without a micro-batch.
 
-        XLA sees that all ticks gather the same, and does it once.
+        XLA sees that all ticks gather the same weights, and gathers them once.
         """
         split = [name for name, axis in self.split.items() if axis is not None]
         parts = {name: self.parameters[name][0] for name in split if self.stages.has(name)}
@@ -111,19 +111,19 @@ class Sharded(Scope):
             jax.lax.all_gather, axis_name=axes, axis=self.split[name], tiled=True
         )
         spec = self.matrices.get(name)
-        if spec is not None:  # Else XLA gathers over `tensor`, too.
+        if spec is not None:  # Otherwise XLA also gathers over `tensor`.
             specs = {"in_specs": spec, "out_specs": spec, "check_vma": False}
             gather = jax.shard_map(gather, axis_names={"tensor"}, **specs)
         return gather(part)
 
     def by_layers(self, layer, count, x):
-        """The same, by the stages of all ranks."""
+        """Return the output of all layers for x; with stages, each rank computes its stage."""
         if self.stages is None:
             return super().by_layers(layer, count, x)
         return self.stages.through(layer, x, self.gather_once)
 
     def parameter(self, name, *shape):
-        """The whole of a parameter, of which each rank holds a part."""
+        """Return a whole parameter, gathered from the ranks if it is sharded."""
         if name in self.whole:
             return self.whole[name]
         part, axes = self.parameters[name], HOLDERS
@@ -134,7 +134,7 @@ class Sharded(Scope):
         return self._gathered(name, part, axes)
 
     def by_experts(self, function, rows, weights, chosen):
-        """The same, of the rows of all ranks; their parts of each sum come back to its rank."""
+        """Return the same, computed by the experts of all ranks for this rank's rows."""
         if self.held is None:
             return function(rows, weights, chosen)
         rows, weights, chosen = (
@@ -147,16 +147,16 @@ class Sharded(Scope):
 
 
 class Shapes(Scope):
-    """Collects shapes while a network is traced and nothing is computed."""
+    """A scope that records shapes while a network is traced without computing anything."""
 
     def __init__(self):
         super().__init__({}, {}, jax.random.key(0))
 
     def parameter(self, name, *shape):
-        """Zeros."""
+        """Record the shape; return zeros."""
         self.parameters[name] = shape
         return jnp.zeros(shape)
 
     def average(self, name, value):
-        """Nothing."""
+        """Record zeros in the value's shape."""
         self.averages[name] = numpy.zeros(value.shape, "float32")

@@ -16,20 +16,20 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
-"""On GPUs JAX computes products of float32 in TF32 by default."""
+"""Precision -> JAX's name for it; by default, JAX computes float32 in TF32 on GPUs."""
 
 TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 
 RANKS = ("stages", "copies", "shards")
-"""Axes of the mesh: layers, replicas, and the ranks that hold one together. A fourth, `tensor`,
-splits matrices; what its ranks exchange is left to XLA."""
+"""Axes of the mesh: pipeline stages, replicas, and ranks that shard one replica. A fourth axis,
+`tensor`, splits matrices; XLA decides what its ranks exchange."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
-"""Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16, as in PyTorch: doubled after GROWTH_STEPS, halved by an overflow."""
 
 
 class Trainer(Base):
-    """One rank. Convolutions hold (height, width, in, out), as XLA on CPU and GPU advises."""
+    """One rank. Convolutions are (height, width, in, out), as XLA recommends for CPU and GPU."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
@@ -62,7 +62,7 @@ class Trainer(Base):
         }
         self.held = None
         if owners > 1:
-            # Experts lie on the axis of shards, and nothing else does.
+            # Only experts use the axis of shards.
             own = [name for name in weights if name.split(".")[-2] in context.experts]
             shards, self.held = owners, params["experts"] // owners
             self.split.update(dict.fromkeys(own, 0))
@@ -74,7 +74,7 @@ class Trainer(Base):
             mesh = Mesh(numpy.array(jax.devices()).reshape(shape), (*RANKS, "tensor"))
             own, parts = Split(RANKS), self._specs(state)
             place = functools.partial(self._global, mesh, own)
-            # Every rank normalises and differentiates over its own batch, as elsewhere.
+            # Each rank normalises and differentiates over its own batch, as in other lines.
             specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
             if self.averaged:
                 train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
@@ -92,7 +92,7 @@ class Trainer(Base):
         return multihost_utils.broadcast_one_to_all(turned) if self.context.grouped else turned
 
     def _specs(self, state):
-        """How the arrays of the state lie on the mesh: weights and slots in parts, others whole."""
+        """Return the state's PartitionSpecs: weights and slots sharded, the rest replicated."""
         parts = {name: self._spec(name) for name in self.split}
         specs = {**jax.tree.map(lambda _: Split(), state), "weights": parts}
         specs["slots"] = {name: [parts[name]] * len(each) for name, each in state["slots"].items()}
@@ -108,24 +108,24 @@ class Trainer(Base):
             lies += [*[None] * axis, RANKS[2:] if of_a_stage else HOLDERS]
         return Split(*lies)
 
-    def _parts(self, name):
-        """By how many ranks a weight is split, beside `tensor`."""
+    def _shards_of(self, name):
+        """Return over how many ranks a weight is sharded, without counting the axis `tensor`."""
         shards = 1 if self.split[name] is None else self.shards
         whole = self.split[name] is None and not self._of_a_stage(name)
         return 1 if whole else self.context.stages * shards
 
     def _matrices(self, specs):
-        """The same, with matrices split by `tensor`."""
+        """Return the state's specs, with matrices also split by the axis `tensor`."""
         if self.context.tensor == 1:
             return specs
         parts = {
-            name: self._in_columns_or_rows(name, spec) for name, spec in specs["weights"].items()
+            name: self._with_tensor_axis(name, spec) for name, spec in specs["weights"].items()
         }
         slots = {name: [parts[name]] * len(each) for name, each in specs["slots"].items()}
         return {**specs, "weights": parts, "slots": slots}
 
     def _tensor_axis(self, name):
-        """The axis by which `tensor` splits a weight of a layer: matrices are (in, out)."""
+        """Return the axis by which `tensor` splits a matrix (in, out); None if it does not."""
         if self.context.tensor == 1:
             return None
         kinds = [self.context.matrices[kind] for kind in ("rows", "columns")]
@@ -133,14 +133,14 @@ class Trainer(Base):
         return next((axis for axis, named in enumerate(kinds) if module in named), None)
 
     def _tensor_specs(self):
-        """How `tensor` splits matrices of a layer, by name."""
+        """Return name -> PartitionSpec inside a layer, for the weights that `tensor` splits."""
         axes = {name: self._tensor_axis(name) for name in self.split}
         return {
             name: Split(*[None] * axis, "tensor") for name, axis in axes.items() if axis is not None
         }
 
-    def _in_columns_or_rows(self, name, spec):
-        """The same, of a weight that has stages in its first dimension where it is of one."""
+    def _with_tensor_axis(self, name, spec):
+        """Return a weight's spec with its `tensor` axis, which stages shift by one dimension."""
         axis = self._tensor_axis(name)
         if axis is None:
             return spec
@@ -156,12 +156,12 @@ class Trainer(Base):
         return jax.tree.map(place, tree)
 
     def _cast(self, tree):
-        """Floating-point arrays in the type of the case's precision."""
+        """Cast float32 arrays to the type of the case's precision."""
         dtype = TYPES.get(self.context.precision, jnp.float32)
         return jax.tree.map(lambda x: x.astype(dtype) if x.dtype == jnp.float32 else x, tree)
 
     def _train(self, state, batch):
-        """One step, pure; the loss has the shape (1,), so that those of ranks can be joined."""
+        """Return the state after a step, and the loss as shape (1,) to concatenate over ranks."""
         params, scale = self.context.params, state.get("loss_scale")
 
         def scaled_loss(weights, batch):
@@ -174,12 +174,12 @@ class Trainer(Base):
 
         if self.context.case.get("shard_stage") == 3 and not self.stages:
             scaled_loss = gathered_again(scaled_loss)
-        found = self._in_parts(jax.value_and_grad(scaled_loss, has_aux=True))
+        found = self._by_micro_batches(jax.value_and_grad(scaled_loss, has_aux=True))
         (_, (loss, averages)), gradients = found(state["weights"], self._cast(batch))
         if self.averaged:
             averages = jax.lax.pmean(averages, RANKS)
             gradients = {name: self._mean(name, each) for name, each in gradients.items()}
-        if self.stages:  # One loss for those who compute the same samples.
+        if self.stages:  # One loss for all devices that compute the same samples.
             loss = jax.lax.pmean(loss, "stages")
         new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
@@ -196,8 +196,8 @@ class Trainer(Base):
             new = self._unless_overflown(state, new, gradients)
         return new, loss.reshape(1)
 
-    def _in_parts(self, function):
-        """A function of weights and batch, as its mean over parts, one after another."""
+    def _by_micro_batches(self, function):
+        """Return `function` of weights and batch, averaged over consecutive micro-batches."""
         parts = 1 if self.stages else self.context.case.get("micro_batches", 1)
         if parts == 1:
             return function
@@ -216,21 +216,21 @@ class Trainer(Base):
         return mean
 
     def _key(self, step):
-        """Where the random numbers of this rank and step begin."""
-        # The same program on every rank: a collective of JAX wants that.
+        """Return the random key of this rank and step."""
+        # JAX's collectives require the same program on every rank.
         rank = jax.lax.axis_index(RANKS) if self.averaged else 0
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     def _mean(self, name, gradient):
-        """Of all ranks; that of a part, stage or expert is the sum of who share it already."""
+        """Return the mean gradient over ranks; shards, stages and experts hold a sum already."""
         axes = RANKS[1:] if self._of_a_stage(name) else RANKS
         if self.split[name] is not None:
             axes = "copies"
-        return jax.lax.pmean(gradient, axes) / self._parts(name)
+        return jax.lax.pmean(gradient, axes) / self._shards_of(name)
 
     @staticmethod
     def _unless_overflown(state, new, gradients):
-        """The new state, or the old one with a smaller loss scale."""
+        """Return the new state; after an overflow, the old state with half the loss scale."""
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(gradients)]).all()
         good = jnp.where(finite, state["good_steps"] + 1, 0)
         kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
@@ -240,22 +240,22 @@ class Trainer(Base):
         return {**kept, **scale, "good_steps": jnp.where(grown, 0, good)}
 
     def step(self):
-        """Forward, backward, update: one call of the compiled function, which returns at once."""
+        """Run forward, backward and update as one compiled function, which returns at once."""
         batch = next(self.batches)
         self.state, loss = self.train(self.state, batch)
         self.context.runtime.pending = self.state, loss
         self.kept.append(loss)
 
     def updates_made(self):
-        """Return the updates so far; a step with an overflow keeps the old state and its number."""
+        """Return the number of updates; an overflow leaves the state and this number unchanged."""
         scaled = self.context.precision == "fp16"
-        return int(_own(self.state["step"])) - 1 if scaled else None
+        return int(_local(self.state["step"])) - 1 if scaled else None
 
     def count_step(self):
-        """Steps once more, and counts what the function that it calls was traced to.
+        """Run one more step, and count the FLOPs in the trace of the compiled function.
 
-        Not with stages, whose idle ticks compute too, nor with devices of experts, each of which
-        traces products of all devices' rows.
+        It does not count stages, because idle ticks compute too, nor split experts, because each
+        device traces the rows of all devices.
         """
         if self.stages or self.context.devices_of_experts > 1:
             return
@@ -274,7 +274,7 @@ class Trainer(Base):
         weights = self._cast({name: jnp.asarray(each) for name, each in self.weights().items()})
         scope = Scope(weights, {}, jax.random.key(0))
         compiled = jax.jit(functools.partial(function, functools.partial(self.model, scope)))
-        batch = jax.tree.map(_own, next(self.batches))
+        batch = jax.tree.map(_local, next(self.batches))
         return numpy.asarray(compiled(self._cast(batch)))
 
     def losses(self):
@@ -284,16 +284,16 @@ class Trainer(Base):
     def weights(self):
         """Name -> value of all trainable parameters."""
         weights = self.state["weights"]
-        if self.context.tensor > 1 or any(self._parts(name) > 1 for name in weights):
+        if self.context.tensor > 1 or any(self._shards_of(name) > 1 for name in weights):
             weights = multihost_utils.process_allgather(weights, tiled=True)
         if self.stages:
             weights = self.stages.apart(weights)
         return {
-            name: channels_last.weight_of_data(_own(weight)) for name, weight in weights.items()
+            name: channels_last.weight_of_data(_local(weight)) for name, weight in weights.items()
         }
 
     def modes_used(self):
-        """Whether XLA holds a compiled step, and the part of each weight that this rank holds."""
+        """Return whether XLA compiled the step, and how this rank's weights are really split."""
         context, found = self.context, {"compiler": "xla" if self.train._cache_size() else "none"}
         parts = {
             name: weight.size // weight.addressable_data(0).size
@@ -309,7 +309,7 @@ class Trainer(Base):
             kinds = (*context.matrices["rows"], *context.matrices["columns"])
             found["tensor"] = str(
                 min(
-                    number // self._parts(name)
+                    number // self._shards_of(name)
                     for name, number in parts.items()
                     if name.split(".")[-2] in kinds
                 )
@@ -318,7 +318,7 @@ class Trainer(Base):
             found["expert"] = str(min(split.values()) if split else 1)
         if self.stages:
             layers = filter(self._of_a_stage, parts)
-            own = min(parts[name] * context.stages // self._parts(name) for name in layers)
+            own = min(parts[name] * context.stages // self._shards_of(name) for name in layers)
             found["schedule"] = "gpipe" if own == context.stages else "none"
         if self.context.case.get("state_precision") == "bf16":
             kept = {slot.dtype == jnp.bfloat16 for slot in jax.tree.leaves(self.state["slots"])}
@@ -326,13 +326,13 @@ class Trainer(Base):
         return found
 
     def _gathered_by_parts(self):
-        """Whether both loops of the compiled step, forward and backward, gather weights."""
+        """Return "3" if the loops of forward and backward both gather weights, otherwise "2"."""
         text = self.train.lower(self.state, next(self.batches)).compile().as_text()
         looped = [each for each in text.split("\n\n") if not each.startswith("ENTRY")]
         return "3" if sum(" all-gather" in each for each in looped) >= 2 else "2"
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
+        """Return the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
         fine, unit = self._cast((jnp.full((256, 256), 1 + 2.0**-12), jnp.eye(256)))
         image, filters = fine.reshape(1, 16, 16, 256), unit.reshape(1, 1, 256, 256)
         layout = ("NHWC", "HWIO", "NHWC")
@@ -348,10 +348,7 @@ class Trainer(Base):
 
 
 def _split_axis(shape, shards, taken):
-    """The first axis of a weight that makes so many equal parts, but for one that is `taken`.
-
-    None: it stays whole.
-    """
+    """Return the first axis, except `taken`, that has `shards` equal parts; None: not sharded."""
     if shards == 1:
         return None
     fits = (axis for axis, size in enumerate(shape) if axis != taken and size % shards == 0)
@@ -359,11 +356,11 @@ def _split_axis(shape, shards, taken):
 
 
 def _part(mesh, value, spec):
-    """An array of all ranks, of which each holds what the spec says."""
+    """Return a global array of which each rank stores the shard that the spec assigns to it."""
     value = numpy.asarray(value)
     return jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), value.__getitem__)
 
 
-def _own(weight):
-    """A weight, or what of a batch, as this rank holds it."""
+def _local(weight):
+    """Return this rank's shard of an array, as a NumPy array."""
     return numpy.asarray(weight.addressable_data(0) if isinstance(weight, jax.Array) else weight)

@@ -1,4 +1,4 @@
-"""A MegEngine process on a node: on the CPU, or on a GPU and perhaps among others, over NCCL."""
+"""A MegEngine process on a node: on the CPU, or on a GPU, with other ranks over NCCL."""
 
 import os
 
@@ -16,7 +16,7 @@ class Runtime(Base):
     mark = Base.idle_mark
 
     def init(self):
-        """Chooses the CPU or the one GPU that the launcher has left visible, joins the others."""
+        """Choose the CPU or the one GPU that the launcher has left visible, join the others."""
         self.device = "cpux" if self.context.device is None else "gpu0"
         megengine.set_default_device(self.device)
         if self.context.grouped:
@@ -26,17 +26,17 @@ class Runtime(Base):
         traffic.listen_to_nccl(os.environ)
         host, port = context.job["nodes"][0]["data_address"], context.ports["master"]
         if context.rank == 0:
-            # NCCL's own meeting point is a second server beside it, at a port that it chooses.
+            # NCCL's rendezvous is a second server at a port that NCCL chooses.
             self.server = distributed.Server(port)
         distributed.init_process_group(host, port, context.world_size, context.rank, 0, "nccl")
 
     def barrier(self):
-        """Waits for all ranks and for the work that they have queued."""
+        """Wait for all ranks and for the work that they have queued."""
         self.device_sync()
         distributed.group_barrier()
 
     def agree(self, value):
-        """Rank 0's number, by the server."""
+        """Return rank 0's number, sent by the server."""
         context = self.context
         if not context.grouped:
             return value
@@ -45,20 +45,20 @@ class Runtime(Base):
         return shared if own is None else own  # its sender gets None back
 
     def device_sync(self):
-        """Waits until all that was queued has run: on the CPU, too, it runs behind Python."""
+        """Wait until all queued work has run; on the CPU, too, it is asynchronous to Python."""
         megengine._full_sync()
 
     def peak_memory(self):
-        """Also what MegEngine's allocator took at most of a GPU."""
+        """Return the peak memory, on a GPU including that of MegEngine's allocator."""
         found = super().peak_memory()
         if self.context.device is not None:
             found["allocator_bytes"] = megengine.device.get_max_allocated_memory(self.device)
         return found
 
     def transport(self):
-        """NCCL, and the network that it has chosen."""
+        """Return NCCL and the network that it uses."""
         return traffic.of_nccl(os.environ) if self.context.grouped else None
 
     def shutdown(self):
-        """Leaves together: the server ends with rank 0."""
+        """Leave together with the others, because the server ends with rank 0."""
         self.barrier()

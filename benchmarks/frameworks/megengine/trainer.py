@@ -10,7 +10,7 @@ from torch_optimizers import optimizers_of
 OPTIMIZERS = {name: optimizers_of(optimizer)[name] for name in ("sgd", "momentum")}
 
 SCALE = 65536.0
-"""First factor of a loss in float16; it halves where a gradient is not finite."""
+"""Initial loss scale of float16; it is halved if a gradient is not finite."""
 
 
 class Trainer(Base):
@@ -42,7 +42,7 @@ class Trainer(Base):
             distributed.bcast_list_(self.model.tensors())
 
     def _parameters(self):
-        """(name, parameter, whether it is a matrix: (out, in), where data.py has (in, out))."""
+        """Yield name, parameter, and whether it is a matrix, which data.py stores transposed."""
         matrices = {
             id(layer.weight) for layer in self.model.modules() if isinstance(layer, module.Linear)
         }
@@ -60,11 +60,11 @@ class Trainer(Base):
         return loss
 
     def autocast(self):
-        """Products in float16 where the case asks for it; sums and losses stay in float32."""
+        """Return a context with float16 products if the case asks for it; sums stay in float32."""
         return amp.autocast(enabled=self.scaler is not None)
 
     def step(self):
-        """Forward, backward, update. Queues its work; the loss stays a tensor."""
+        """Queue forward, backward and update; the loss stays a tensor."""
         self.kept.append(self.train(*next(self.batches)))
 
     def weights(self):
@@ -74,14 +74,14 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Whether the step was traced."""
+        """Return whether the step was traced."""
         traced = isinstance(self.train, trace) and self.train._trace is not None
         return {"execution": "graph" if traced else "default"}
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
 
-        float16 keeps 1 + 2^-9; TF32 does too, and is off (launch.py).
+        float16 keeps 1 + 2^-9. TF32 keeps it too, but is off (launch.py).
         """
         if self._keeps(2.0**-12):
             return expect_precision(self.context.precision, "fp32")

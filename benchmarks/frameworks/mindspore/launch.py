@@ -1,4 +1,4 @@
-"""The processes of one node for MindSpore: what msrun sets, without it."""
+"""The processes of one node for MindSpore, with the variables that msrun would set."""
 
 from base_launch import each_with
 
@@ -7,7 +7,7 @@ def _environment(job, process, ports):
     addresses = {each["name"]: each["data_address"] for each in job["nodes"]}
     schedulers = [each for each in job["processes"] if each["role"] == "scheduler"]
     if not schedulers or len(job["processes"]) == 2:
-        return {}  # a lone rank meets nobody
+        return {}  # a single rank needs no rendezvous
     env = {
         "MS_ROLE": "MS_SCHED" if process["role"] == "scheduler" else "MS_WORKER",
         "MS_SCHED_HOST": addresses[schedulers[0]["node"]],

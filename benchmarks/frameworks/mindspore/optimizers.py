@@ -1,4 +1,4 @@
-"""The optimisers of spec.json in MindSpore; they do what PyTorch's do."""
+"""The optimizers of spec.json in MindSpore; they compute the same updates as PyTorch's."""
 
 import mindspore
 from mindspore import nn, ops
@@ -7,9 +7,9 @@ from mindspore import nn, ops
 class CorrectedAdam(nn.Cell):
     """Adam, with decoupled decay of matrices, by MindSpore's fused kernel.
 
-    nn.AdamWeightDecay has that kernel without a correction of the bias, nn.Adam adds epsilon before
-    it, and optim.AdamW compiles again in every step of PyNative. The correction goes into rate,
-    epsilon and decay.
+    nn.AdamWeightDecay uses this kernel without bias correction. nn.Adam adds epsilon before the
+    correction. optim.AdamW compiles again in every step of PyNative. So the correction is included
+    in rate, epsilon and decay.
     """
 
     def __init__(self, parameters, params, decay):
@@ -25,7 +25,7 @@ class CorrectedAdam(nn.Cell):
         self.update = ops.AdamWeightDecay()
 
     def construct(self, gradients):
-        """Updates all parameters in place."""
+        """Update all parameters in place."""
         power1 = ops.assign(self.power1, self.power1 * self.beta1)
         power2 = ops.assign(self.power2, self.power2 * self.beta2)
         correction = ops.sqrt(1.0 - power2)

@@ -1,4 +1,4 @@
-"""A MindSpore process on a node: a rank on the CPU, or the scheduler that lets ranks meet."""
+"""A MindSpore process on a node: a rank on the CPU, or the scheduler that connects the ranks."""
 
 import mindspore
 import traffic
@@ -14,27 +14,27 @@ class Runtime(Base):
     mark = Base.idle_mark
 
     def init(self):
-        """Joins the other ranks."""
+        """Join the other ranks."""
         mindspore.set_device("CPU")
         mindspore.set_seed(self.context.seed + self.context.data_rank)
         if self.context.grouped:
             communication.init()
 
     def barrier(self):
-        """Waits for all ranks."""
+        """Wait for all ranks."""
         self.agree(0)
 
     def agree(self, value):
-        """Rank 0's number: the sum of its own and the others' zeros."""
+        """Return rank 0's number: the sum of its number and the others' zeros."""
         if not self.context.grouped:
             return value
         own = value if self.context.rank == 0 else 0
         return ops.AllReduce()(mindspore.Tensor([own], mindspore.float32)).asnumpy().item()
 
     def device_sync(self):
-        """Waits until all that was queued has run: on the CPU too it runs behind Python."""
+        """Wait until all queued work has run; on the CPU, too, it is asynchronous to Python."""
         mindspore.runtime.synchronize()
 
     def transport(self):
-        """Ranks on CPUs exchange gradients over gloo."""
+        """Return gloo and its network, by which ranks on CPUs exchange gradients."""
         return traffic.of_sockets("gloo") if self.context.grouped else None

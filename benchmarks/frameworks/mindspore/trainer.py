@@ -10,7 +10,7 @@ NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight"}
 
 
 class Forward(nn.Cell):
-    """From a batch to its loss."""
+    """The loss of a batch as a cell."""
 
     def __init__(self, model, loss):
         super().__init__()
@@ -22,7 +22,7 @@ class Forward(nn.Cell):
 
 
 class Step(nn.Cell):
-    """Forward, backward, exchange, update: one graph where it is compiled."""
+    """Forward, backward, exchange and update as a cell, which may be compiled to one graph."""
 
     def __init__(self, forward, optimizer, reduce):
         super().__init__()
@@ -30,7 +30,7 @@ class Step(nn.Cell):
         self.optimizer, self.reduce = optimizer, reduce
 
     def construct(self, batch):
-        """The loss of the batch, before the update."""
+        """Update the weights; return the loss of the batch before the update."""
         loss, gradients = self.backward(batch)
         self.optimizer(self.reduce(gradients))
         return loss
@@ -70,7 +70,7 @@ class Trainer(Base):
             weight.set_data(value)
 
     def _parameters(self):
-        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        """Yield the name in data.py, the parameter, and whether data.py stores it transposed."""
         matrices = {
             id(cell.weight)
             for _, cell in self.model.cells_and_names()
@@ -82,14 +82,14 @@ class Trainer(Base):
                 yield owner + dot + NAMES.get(name, name), weight, id(weight) in matrices
 
     def serve(self):
-        """Runs the scheduler until all ranks have left; a lone rank needs none."""
+        """Run the scheduler until all ranks have left; a single rank does not need it."""
         if self.context.world_size > 1:
             communication.init()
 
     def step(self):
-        """Forward, backward, update. Queues its work; the loss stays a tensor."""
+        """Queue forward, backward and update; the loss stays a tensor."""
         loss = self.train(next(self.batches))
-        # It lies behind what the forward has made, which malloc could not use again.
+        # Its memory follows that of the forward pass, which malloc could not use again.
         self.kept.append(loss.copy())
 
     def weights(self):
@@ -100,11 +100,11 @@ class Trainer(Base):
         }
 
     def modes_used(self):
-        """Whether the step was compiled: its cell keeps the graphs made of it."""
+        """Return whether the step was compiled: its cell then has graphs."""
         return {"execution": "graph" if self.cell._phase_cache else "default"}
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: bfloat16 rounds it to 1."""
+        """Return the precision that a product with 1 + 2^-12 shows: bfloat16 rounds it to 1."""
         fine = ops.full((256, 256), 1 + 2.0**-12, dtype=mindspore.float32)
         product = ops.matmul(fine, ops.eye(256, 256, mindspore.float32))
         exact = bool((product == fine).all().asnumpy())
@@ -112,5 +112,5 @@ class Trainer(Base):
 
 
 def _as_input(batch):
-    # Else a graph would take a batch for constants, and be compiled for each.
+    # Otherwise a graph would treat a batch as constants and be compiled for each batch.
     return mindspore.mutable({name: mindspore.Tensor(value) for name, value in batch.items()})

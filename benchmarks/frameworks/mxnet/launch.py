@@ -1,4 +1,4 @@
-"""The processes of one node for MXNet: what launchers set for ps-lite and Horovod, without them."""
+"""The processes of one node for MXNet, with the variables that launchers set (ps-lite, Horovod)."""
 
 from base_launch import each_with
 
@@ -11,7 +11,7 @@ def _environment(job, process, ports):
         env = _horovod(job, process, ports)
     if process["device"] is not None:
         env["CUDA_VISIBLE_DEVICES"] = process["device"]
-        # cuDNN's convolutions take TF32 for float32 otherwise.
+        # Otherwise cuDNN's convolutions use TF32 for float32.
         env["NVIDIA_TF32_OVERRIDE"] = "0"
     return env
 
@@ -36,7 +36,7 @@ def _horovod(job, process, ports):
     here = [each for each in job["processes"] if each["node"] == process["node"]]
     across = [x for x in job["processes"] if x["local_rank"] == process["local_rank"]]
     env = {
-        "HOROVOD_CONTROLLER": "gloo",  # who is there, and which gradients are ready; no MPI
+        "HOROVOD_CONTROLLER": "gloo",  # it negotiates ranks and ready gradients without MPI
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": job["nodes"][0]["data_address"],
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports["master"]),

@@ -1,17 +1,17 @@
-"""The optimisers of spec.json in MXNet; they do what PyTorch's do."""
+"""The optimizers of spec.json in MXNet; they compute the same updates as PyTorch's."""
 
 import mxnet
 
 
 @mxnet.optimizer.register
 class CorrectedAdam(mxnet.optimizer.Adam):
-    """Adam, and AdamW where `wd` is given, by MXNet's fused kernel.
+    """Adam, or AdamW if `wd` is given, by MXNet's fused kernel.
 
-    MXNet's own Adam adds epsilon before the correction of the bias, and its decay to the gradient.
+    MXNet's own Adam adds epsilon before the bias correction, and adds decay to the gradient.
     """
 
     def update(self, index, weight, grad, state):
-        """Updates a weight in place."""
+        """Update a weight in place."""
         self._update_count(index)
         count, (mean, square) = self._index_update_count[index], state
         rate, correction = self._get_lr(index), (1.0 - self.beta2**count) ** 0.5
@@ -32,7 +32,7 @@ class CorrectedAdam(mxnet.optimizer.Adam):
         )
 
     def __getstate__(self):
-        """For servers: they know no parameters, and see each as a vector."""
+        """Return the state with decay factors: servers see weights as vectors without shape."""
         state = super().__getstate__()
         state["wd_mult"] = {index: weight.wd_mult for index, weight in self.param_dict.items()}
         return state
@@ -62,4 +62,4 @@ def adamw(params):
 
 
 OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
-"""Name -> maker of the name and the settings of an optimiser, from a workload's parameters."""
+"""Name -> maker of the name and the settings of an optimizer, from a workload's parameters."""

@@ -1,4 +1,4 @@
-"""A process of MXNet on a node: alone, a rank of Horovod, or one of ps-lite's."""
+"""A process of MXNet on a node: alone, as a rank of Horovod, or in a role of ps-lite."""
 
 import collections
 import os
@@ -8,7 +8,7 @@ import cuda11
 import rendezvous
 from base_runtime import Base
 
-# Where the role is not `worker`, the import would serve, and then exit: it happens in serve().
+# If the role is not `worker`, the import would serve and then exit, so serve() imports it.
 role = os.environ.pop("DMLC_ROLE", None)
 cuda11.load()
 import mxnet  # noqa: E402 - see above
@@ -21,15 +21,15 @@ AGREED = 10**6
 
 
 class Runtime(Base):
-    """One process; workers hold the key-value store in `store`, which is None for a lone one."""
+    """One process; a worker has the key-value store `store`, which is None for a single worker."""
 
     line = "mxnet"
     package = mxnet
-    # Gluon's examples wait at every batch as well, where they update their metric.
+    # Gluon's examples also wait at every batch when they update their metric.
     mark = Base.idle_mark
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), meets the servers."""
+        """Choose the device (the launcher shows only its own), join the servers or ranks."""
         context = self.context
         self.gpu = context.device is not None
         self.device = mxnet.gpu(0) if self.gpu else mxnet.cpu()
@@ -43,7 +43,7 @@ class Runtime(Base):
             self.store = mxnet.kv.create("dist_" + context.case["sync"])
 
     def barrier(self):
-        """Waits for this process's work and for the other workers."""
+        """Wait for this process's work and for the other workers."""
         self.device_sync()
         if self.store:
             self.store._barrier()
@@ -51,10 +51,10 @@ class Runtime(Base):
             self.agree(0)
 
     def agree(self, value):
-        """The number of rank 0 (of ps-lite's first worker, by a key that is initialised once)."""
+        """Return the number of rank 0, or of ps-lite's first worker (a key's initial value)."""
         number = mxnet.nd.array([value])
         if self.horovod:
-            # A sum of which the other ranks add nothing ends when all have come.
+            # A sum to which other ranks add zeros ends when all ranks have arrived.
             mine = number if self.context.rank == 0 else number * 0
             return self.horovod.allreduce(mine, average=False, name="agreed").asscalar().item()
         if not self.store:
@@ -65,30 +65,30 @@ class Runtime(Base):
         return number.asscalar().item()
 
     def device_sync(self):
-        """Waits until the engine has nothing left to do: on the CPU too it runs behind Python."""
+        """Wait until the engine is idle; on the CPU, too, it is asynchronous to Python."""
         mxnet.nd.waitall()
 
     def transport(self):
-        """The transport that ps-lite in the wheels is built with, or that Horovod reduces with."""
+        """Return the transport of Horovod's reductions, or the one that ps-lite is built with."""
         if self.horovod:
             return "nccl" if self.gpu and self.horovod.nccl_built() else "gloo"
         return "zmq" if self.distributed else None
 
     def shutdown(self):
-        """Leaves the other ranks of Horovod."""
+        """Disconnect from the other ranks of Horovod."""
         if self.horovod:
             self.horovod.shutdown()
 
 
 def horovod_of(context):
-    """Horovod's module, once all ranks have met at an HTTP server of rank 0's process."""
+    """Return Horovod's module after all ranks have joined at an HTTP server of rank 0."""
     import horovod.mxnet
     from horovod.runner.http import http_server
 
     if context.rank == 0:
         address = (os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], context.ports["master"])
         server = http_server.RendezvousHTTPServer(address, http_server.RendezvousHandler, False)
-        # What a rank takes back is kept until all have: some are slower to read it.
+        # A scope is kept until all its ranks have deleted it, because some read it later.
         ranks = collections.Counter(["global"] * context.world_size)
         for process in context.job["processes"]:
             ranks["local_" + process["node"]] += 1

@@ -25,7 +25,7 @@ class Trainer(Base):
         params, self.device = context.params, context.runtime.device
         self.half = context.precision == "fp16"
         if self.half:
-            # Products in float16, by MXNet's lists, of whatever is built from here on.
+            # From here on, new operators compute products in float16, by MXNet's lists.
             amp.init(target_dtype="float16")
         self.last = context.case["layout"] == "channels_last"
         if self.last:
@@ -51,21 +51,21 @@ class Trainer(Base):
             for _, weight, _ in self._parameters():
                 weight.wd_mult = float(len(weight.shape) > 1)
         if store and self.ranks_agree():
-            # Synchronous servers add the gradients of all workers up, and update once.
+            # Synchronous servers sum the gradients of all workers and update once.
             settings["rescale_grad"] = 1.0 / context.world_size
         weights = self.model.collect_params()
         if horovod:
             horovod.broadcast_parameters(weights)
             self.trainer = horovod.DistributedTrainer(weights, name, settings)
         else:
-            # A sparse table lies in a store, be it this process's own.
+            # A sparse table needs a store, at least this process's own.
             self.trainer = gluon.Trainer(weights, name, settings, kvstore=store or "local")
         if self.half:
             amp.init_trainer(self.trainer)  # its loss scale: 2^16 at first, halved by an overflow
         self.batches = self.feed(self._on_device)
 
     def _of_data(self, value, turned):
-        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        """Return a weight in data.py's layout; channels-last filters are (out, h, w, in) here."""
         if turned:
             return value.T
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
@@ -76,24 +76,24 @@ class Trainer(Base):
         return {name: mxnet.nd.array(x, self.device, x.dtype) for name, x in batch.items()}
 
     def _parameters(self):
-        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        """Yield the name in data.py, the parameter, and whether data.py stores it transposed."""
         found = set()
         for path, weight, turned in _held(self.model, ""):
             if weight.grad_req != "null" and id(weight) not in found:
-                found.add(id(weight))  # a tied weight has its first name
+                found.add(id(weight))  # a tied weight keeps its first name
                 owner, dot, name = path.rpartition(".")
                 yield owner + dot + NAMES.get(name, name), weight, turned
 
     def ranks_agree(self):
-        """Synchronous workers fetch their weights when the servers have all gradients of a step."""
+        """Return True for `sync`, too: workers fetch weights after all gradients of a step."""
         return super().ranks_agree() or self.context.case["sync"] == "sync"
 
     def serve(self):
-        """Runs the scheduler or a server until all workers have left."""
+        """Run the scheduler or a server until all workers have left."""
         kvstore.kvstore_server.KVStoreServer(mxnet.kv.create("dist")).run()
 
     def step(self):
-        """Forward, backward, exchange, update. Queues its work; the loss stays on the device."""
+        """Queue forward, backward, exchange and update; the loss stays on the device."""
         batch = next(self.batches)
         with autograd.record():
             loss = self.network.loss(self.model, batch)
@@ -110,14 +110,14 @@ class Trainer(Base):
         return [float(loss.asscalar()) for loss in self.kept]
 
     def weights(self):
-        """Name -> value of all trainable parameters; sparse tables come from the servers."""
+        """Return name -> value of trainable parameters; sparse tables come from the servers."""
         return {
             name: self._of_data(_array(weight), turned)
             for name, weight, turned in self._parameters()
         }
 
     def modes_used(self):
-        """Whether the network runs as a cached graph; the layout of its convolutions."""
+        """Return whether the network runs as a cached graph, and its convolutions' layout."""
         return {
             "execution": "graph" if _is_cached(self.model) else "default",
             "layout": "channels_last" if self.last and self._channels_are_last() else "default",
@@ -129,7 +129,7 @@ class Trainer(Base):
         return layouts == {"NHWC"}
 
     def precision_proof(self):
-        """Looks at what a layer's product keeps of 1 + 2^-12: all but float32 round it to 1."""
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it."""
         fine = mxnet.nd.full((256, 256), 1 + 2.0**-12, self.device)
         one = mxnet.nd.eye(256, ctx=self.device)
         product = mxnet.nd.FullyConnected(fine, one, no_bias=True, num_hidden=256)
@@ -139,7 +139,7 @@ class Trainer(Base):
 
 
 def _held(block, prefix):
-    """(path, parameter, whether its block is a fully connected layer) of all that a block holds."""
+    """Yield path, parameter, and whether it is a fully connected layer's weight, of a block."""
     for name, weight in block._reg_params.items():
         yield prefix + name, weight, isinstance(block, nn.Dense) and name == "weight"
     for name, child in block._children.items():
@@ -147,7 +147,7 @@ def _held(block, prefix):
 
 
 def _is_cached(block):
-    """Whether a block, or a part of one that is none itself, holds a cached graph."""
+    """Return whether a block or a block inside it has a cached graph."""
     return bool(getattr(block, "_cached_op", None)) or any(
         map(_is_cached, block._children.values())
     )

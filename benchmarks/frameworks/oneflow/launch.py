@@ -1,4 +1,4 @@
-"""The processes of one node for OneFlow: what its launcher sets, without it."""
+"""The processes of one node for OneFlow, with the variables that its launcher would set."""
 
 from base_launch import each_with
 
@@ -15,9 +15,9 @@ def _environment(job, process, ports):
     here = [p["device"] for p in job["processes"] if p["node"] == process["node"]]
     devices = [device for device in here if device is not None]
     if devices:
-        # Ranks see all devices of their node and take that of their number there.
+        # A rank sees all devices of its node and uses the one with its local number.
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-        # cuDNN's convolutions take TF32 for float32 otherwise.
+        # Otherwise cuDNN's convolutions use TF32 for float32.
         env["NVIDIA_TF32_OVERRIDE"] = "0"
     return env
 

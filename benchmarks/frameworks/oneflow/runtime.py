@@ -1,4 +1,4 @@
-"""A OneFlow process on a node: its device, and the ranks that it joined when it was imported."""
+"""A OneFlow process on a node: its device, and the ranks, which importing OneFlow connects."""
 
 from base_runtime import Base, leave_proxies
 
@@ -15,14 +15,14 @@ class Runtime(Base):
     mark = Base.idle_mark
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own)."""
+        """Choose the device (the launcher shows the process only its own)."""
         torch_api.install()
         oneflow.manual_seed(self.context.seed + self.context.data_rank)
         self.gpu = self.context.device is not None
         self.device = oneflow.device("cuda" if self.gpu else "cpu")
 
     def barrier(self):
-        """Waits for all ranks and for the work that they have queued."""
+        """Wait for all ranks and for the work that they have queued."""
         self.device_sync()
         if self.context.grouped:
             oneflow.comm.barrier()
@@ -36,18 +36,18 @@ class Runtime(Base):
         return shared.item()
 
     def device_sync(self):
-        """Waits until all that was queued has run: on the CPU too it runs behind Python."""
+        """Wait until all queued work has run; on the CPU, too, it is asynchronous to Python."""
         if self.gpu:
             oneflow.cuda.synchronize()
         else:
             oneflow._oneflow_internal.eager.Sync()
 
     def transport(self):
-        """NCCL between GPUs; on CPUs OneFlow's own sockets, whose network it does not name."""
+        """Return NCCL between GPUs, or OneFlow's own sockets on CPUs, without their network."""
         if not self.context.grouped:
             return None
         return "nccl" if self.gpu else "epoll"
 
     def shutdown(self):
-        """Leaves together."""
+        """Wait for all ranks, so that they leave together."""
         self.barrier()

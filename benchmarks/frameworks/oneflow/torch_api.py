@@ -1,6 +1,6 @@
 """PyTorch's names for OneFlow, so that it runs the model files `pytorch.py`.
 
-OneFlow has PyTorch's API for most of what they use; what its version 0.9 lacks is added here.
+OneFlow has most of the API that they use. This module adds the parts that its version 0.9 lacks.
 """
 
 import math
@@ -19,17 +19,17 @@ def scaled_dot_product_attention(query, key, value, dropout_p=0.0):
 
 
 def take_along_dim(tensor, indices, dim):
-    """As `gather`, which does not broadcast: indices (n, k, 1) select from (n, length, size)."""
+    """Select by indices (n, k, 1) from (n, length, size), because `gather` does not broadcast."""
     return oneflow.gather(tensor, dim, indices.expand(-1, -1, tensor.shape[2]))
 
 
 def unflatten(tensor, dim, sizes):
-    """Splits a dimension of a tensor into several."""
+    """Split a dimension of a tensor into several."""
     return tensor.reshape(*tensor.shape[:dim], *sizes, *tensor.shape[dim + 1 :])
 
 
 def put_channels_last(network):
-    """The module `network` makes models that take images (n, h, w, c), by OneFlow's own switch."""
+    """Make models of the module `network` take images (n, h, w, c), by OneFlow's own switch."""
     os.environ["ONEFLOW_ENABLE_NHWC"] = "1"
     network.SPATIAL = (1, 2)
 
@@ -39,18 +39,18 @@ def _last():
 
 
 def max_pool2d(images, *shape, pool=functional.max_pool2d, **named):
-    """Maxima in the layout of the switch, which OneFlow's function does not read."""
+    """Max-pools in the layout of the switch, which OneFlow's function does not read."""
     layout = "channels_last" if _last() else "channels_first"
     return pool(images, *shape, data_format=layout, **named)
 
 
 def adaptive_avg_pool2d(images, size, pool=functional.adaptive_avg_pool2d):
-    """Averages with channels first: what is flattened next has the order of data.py's weights."""
+    """Average-pools; returns channels first, the order of data.py's next weights."""
     return pool(images.permute(0, 3, 1, 2) if _last() else images, size)
 
 
 def install():
-    """Makes `import torch` mean OneFlow in this process."""
+    """Make `import torch` mean OneFlow in this process."""
     functional.max_pool2d = max_pool2d
     functional.adaptive_avg_pool2d = adaptive_avg_pool2d
     functional.scaled_dot_product_attention = scaled_dot_product_attention

@@ -15,16 +15,15 @@ OPTIMIZERS = optimizers_of(oneflow.optim)
 TYPES = {"bf16": oneflow.bfloat16, "fp16": oneflow.float16}
 
 SCALE = 128.0
-"""Factor of eager losses in fp16, without which gradients are zero: OneFlow 0.9 scales graphs
-only."""
+"""Loss scale of eager fp16, without which gradients are zero: OneFlow 0.9 scales only graphs."""
 
 
 FUSIONS = ("fuse_model_update_ops", "fuse_add_to_output")
-"""Passes over graphs: decay becomes a part of the update; a sum, of the operator before it."""
+"""Graph passes: one fuses the decay into the update, the other a sum into the operator before."""
 
 
 class Step(nn.Graph):
-    """One step as a graph: forward, backward, update; in mixed precision where it has a type."""
+    """One step as a graph: forward, backward and update; with a `dtype`, in mixed precision."""
 
     def __init__(self, model, loss, optimizer, dtype=None, tuning="default"):
         super().__init__()
@@ -40,14 +39,14 @@ class Step(nn.Graph):
             self.set_grad_scaler(oneflow.amp.GradScaler())
 
     def build(self, batch):
-        """The loss of a batch."""
+        """Run forward and backward of a batch; return its loss."""
         loss = self.loss(self.model, batch)
         loss.backward()
         return loss
 
 
 class Product(nn.Graph):
-    """A matrix product as a graph, in the precision of a step."""
+    """A matrix product as a graph, in the precision of the step."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -55,7 +54,7 @@ class Product(nn.Graph):
             self.config.enable_amp(True, dtype=dtype)
 
     def build(self, left, right):
-        """Their product."""
+        """Return the product."""
         return oneflow.matmul(left, right)
 
 
@@ -114,13 +113,13 @@ class Trainer(Base):
                 weight.copy_(oneflow.tensor(value.copy()))
 
     def _of_data(self, name, value):
-        """A weight as data.py has it; with channels last a convolution's is (out, h, w, in)."""
+        """Return a weight in data.py's layout; channels-last filters are (out, h, w, in) here."""
         if name in self.turned:
             return value.T
         return value.transpose(0, 3, 1, 2) if self.last and value.ndim == 4 else value
 
     def step(self):
-        """Forward, backward, update. Queues its work; the loss stays on the device."""
+        """Queue forward, backward and update; the loss stays on the device."""
         batch = next(self.batches)
         if self.graphed:
             loss = self.graph(batch)
@@ -142,14 +141,14 @@ class Trainer(Base):
                 weight.grad.mul_(1.0 / self.scale)
 
     def autocast(self):
-        """Mixed precision of eager steps, where the case asks for it; otherwise nothing."""
+        """Return a context of mixed precision for eager steps, if the case asks for it."""
         if self.dtype is None:
             return contextlib.nullcontext()
         return oneflow.autocast("cuda", dtype=self.dtype)
 
     def losses(self):
-        """The losses of all steps so far, of this rank's batches."""
-        # A global loss is the sum of what the ranks hold: their own means, divided by the ranks.
+        """Return the losses of all steps so far, for this rank's batches."""
+        # A global loss is the sum of the ranks' means, each divided by the number of ranks.
         parts = self.context.world_size if self.split else 1
         return [float(self._own(loss)) * parts for loss in self.kept]
 
@@ -159,7 +158,7 @@ class Trainer(Base):
         return {name: self._of_data(name, self._own(self._whole(w))) for name, w in named}
 
     def _whole(self, weight):
-        """A weight of which the ranks hold parts (`zero`), put together; others as they are."""
+        """Return a weight, gathered from all ranks if `zero` shards it."""
         return weight.to_global(sbp=oneflow.sbp.broadcast) if self.split else weight
 
     @staticmethod
@@ -167,7 +166,7 @@ class Trainer(Base):
         return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
 
     def modes_used(self):
-        """Whether the step is a graph that OneFlow has compiled; what was fused; images' layout."""
+        """Return whether OneFlow compiled the step as a graph, what it fused, and the layout."""
         compiled = self.graphed and self.graph._is_compiled
         found = {"execution": "graph" if compiled else "default"}
         operators = ()
@@ -185,13 +184,13 @@ class Trainer(Base):
         return found
 
     def is_split(self):
-        """Whether the graph keeps weights or states of the optimiser in parts (ZeRO)."""
+        """Return whether the graph shards weights or optimizer states (ZeRO)."""
         operators = self.graph._full_graph_proto.net.op
         kept = [each.variable_conf for each in operators if each.HasField("variable_conf")]
         return any("S(0)" in each.nd_sbp for each in kept)
 
     def _channels_are_last(self, operators):
-        """Whether all convolutions have: a graph's by its operators, others as they are called."""
+        """Return whether all convolutions are channels last, by graph operators or a forward."""
         if operators:
             layouts = [
                 each.attr["data_format"].at_string
@@ -207,15 +206,15 @@ class Trainer(Base):
 
         layers = [each for each in self.model.modules() if isinstance(each, nn.Conv2d)]
         for each in layers:
-            each.register_forward_hook(look)  # to stay: OneFlow 0.9 has nothing to remove it by
+            each.register_forward_hook(look)  # it stays: OneFlow 0.9 cannot remove a hook
         with oneflow.no_grad():
             self.network.loss(self.model, next(self.batches))
         return len(seen) == 2 * len(layers) > 0 and all(seen)
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: all but float32 round it to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: only float32 keeps it.
 
-        float16 and TF32 keep 1 + 2^-9; TF32 is off (launch.py), and no cast was asked for then.
+        float16 and TF32 keep 1 + 2^-9. Without a cast, coarse means TF32, which launch.py disables.
         """
         if self._keeps(2.0**-12):
             return expect_precision(self.context.precision, "fp32")
@@ -226,7 +225,7 @@ class Trainer(Base):
         fine = oneflow.full((256, 256), 1 + part, device=self.device)
         unit = oneflow.eye(256, device=self.device)
         if self.split:
-            # Ranks compile a graph together, and wait for ever for each other's of local tensors.
+            # Ranks compile a graph together. With local tensors they would wait without end.
             whole = self.split["placement"], oneflow.sbp.broadcast
             fine, unit = fine.to_global(*whole), unit.to_global(*whole)
         if self.graphed:
@@ -238,5 +237,5 @@ class Trainer(Base):
 
 
 def _decays(operator):
-    """Whether an operator is an update that decays its weight itself."""
+    """Return whether an operator updates a weight and applies its weight decay itself."""
     return operator.op_type_name.endswith("_update") and operator.attr["l2"].at_float > 0

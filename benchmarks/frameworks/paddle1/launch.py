@@ -1,6 +1,6 @@
-"""The processes of one node for Fluid: what its launchers set, without them.
+"""The processes of one node for Fluid, with the variables that its launchers would set.
 
-(They also write the whole environment into log files.)
+(Its launchers are not used: they write the whole environment into log files.)
 """
 
 from apis.paddle.launch import collective_or_served, parameter_server

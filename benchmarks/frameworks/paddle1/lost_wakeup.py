@@ -1,10 +1,10 @@
 """Wakes trainers of PaddlePaddle 1.8 that would sleep forever.
 
-After each batch a trainer with `sync` or `half_async` sleeps in HalfAsyncCommunicator::Barrier,
-until the thread that talks to the servers has set a counter to 0. That thread notifies it without
-holding the mutex (BarrierWeakUp): who has read the counter, and does not sleep yet, misses the one
-notification. The servers then wait for this trainer, and the others' requests fail after 180 s with
-"Deadline Exceeded". One more does no harm: a thread that wakes reads it again.
+After each batch, a trainer with `sync` or `half_async` sleeps in HalfAsyncCommunicator::Barrier,
+until the thread that communicates with the servers has set a counter to 0. That thread notifies it
+without holding the mutex (BarrierWeakUp). A trainer that has read the counter but does not yet
+sleep misses this notification. The servers then wait for it, and the others' requests fail after
+180 s ("Deadline Exceeded"). One more does no harm: a trainer that wakes reads the counter again.
 """
 
 import ctypes
@@ -20,9 +20,9 @@ EVERY_S = 1.0
 
 
 def condition():
-    """Address of the communicator's condition variable; None in a build that has it elsewhere.
+    """Return the address of the communicator's condition variable; None in an unknown build.
 
-    BarrierWeakUp begins by adding its place in the object (imm32) to the object's address.
+    BarrierWeakUp begins by adding the variable's offset (imm32) to the object's address.
     """
     library = ctypes.CDLL(core.__file__)
     if not hasattr(library, NOTIFIES) or not hasattr(library, COMMUNICATOR):
@@ -35,14 +35,14 @@ def condition():
 
 
 def keep_awake(communicator):
-    """Notifies once more each second, in a thread that ends with `communicator`."""
+    """Repeat the notification each second, in a thread that ends with `communicator`."""
     address = condition()
     if address is None:
         print("This build of PaddlePaddle is not known: lost notifications are not repeated.")
         return
 
     def notify():
-        while communicator.communicator_.is_running():  # the wrapper's own returns None
+        while communicator.communicator_.is_running():  # the wrapper's method returns None
             ctypes.CDLL(None).pthread_cond_broadcast(ctypes.c_void_p(address))
             time.sleep(EVERY_S)
 

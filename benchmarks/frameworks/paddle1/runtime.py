@@ -18,7 +18,7 @@ class Runtime(Base):
     package = paddle
 
     def init(self):
-        """Takes this process's role from the environment that launch.py made."""
+        """Take this process's role from the environment that launch.py made."""
         context = self.context
         self.distributed = context.case["strategy"] == "parameter_server"
         if context.grouped and not self.distributed:
@@ -35,13 +35,13 @@ class Runtime(Base):
             self.meeting = rendezvous.of_trainers(context)
 
     def transport(self):
-        """Between servers gRPC; between ranks what NCCL says that it uses."""
+        """Return gRPC with servers, or what NCCL reports between ranks."""
         if self.context.grouped and not self.distributed:
             return traffic.of_nccl(os.environ)
         return "grpc" if self.distributed else None
 
     def shutdown(self):
-        """Informs the servers that this trainer is done, so that none waits for its gradients."""
+        """Inform the servers that this trainer is done, so that they no longer wait for it."""
         super().shutdown()
         if self.distributed:
             fleet.stop_worker()

@@ -14,7 +14,7 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
 
 
 def decay(params):
-    """Added to the gradient of every parameter where the workload has it."""
+    """Return the weight decay, which is added to the gradient of every parameter; None without."""
     rate = params.get("weight_decay", 0.0)
     return fluid.regularizer.L2DecayRegularizer(rate) if rate else None
 
@@ -22,8 +22,8 @@ def decay(params):
 class AdamW(fluid.optimizer.Adam):
     """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101).
 
-    Fluid's own way to it is a second `minimize`, which mixed precision does not call. Its kernel of
-    Adam adds epsilon before the bias is corrected, the paper after it: first steps are smaller.
+    Fluid's own AdamW is a second `minimize`, which mixed precision does not call. Fluid's kernel of
+    Adam adds epsilon before the bias correction, the paper after it: its first steps are smaller.
     """
 
     def __init__(self, params):
@@ -59,7 +59,7 @@ OPTIMIZERS = {
 """Name -> maker from the workload's parameters."""
 
 FIRST_SCALE = 2.0**15
-"""Loss scale that fp16 begins with; it halves where gradients overflow, and doubles at times."""
+"""Initial loss scale of fp16; it is halved if gradients overflow, and doubled now and then."""
 
 SPARSITY = (0.75, 0.9375, 0.984375, 0.996, 0.999)
 """Sparsities while gradient compression warms up (Lin et al. 2018, arXiv:1712.01887)."""
@@ -71,7 +71,7 @@ STRATEGIES = {
     "half_async": factory.create_half_async_strategy,
     "geo": lambda: factory.create_geo_strategy(20),
 }
-"""Geo-SGD exchanges its updates every 20 steps."""
+"""Value of `sync` -> maker of its strategy; Geo-SGD exchanges its updates every 20 steps."""
 
 
 class Trainer(Base):
@@ -96,7 +96,7 @@ class Trainer(Base):
             strategy = STRATEGIES[context.case["sync"]]()
             optimizer = fleet.distributed_optimizer(optimizer, strategy)
         elif context.grouped:
-            optimizer = collective.fleet.distributed_optimizer(optimizer, self._between_ranks())
+            optimizer = collective.fleet.distributed_optimizer(optimizer, self._strategy())
         elif context.precision == "fp16":
             optimizer = fluid.contrib.mixed_precision.decorate(
                 optimizer, init_loss_scaling=FIRST_SCALE, use_dynamic_loss_scaling=True
@@ -112,7 +112,7 @@ class Trainer(Base):
             fleet.init_worker()
             if context.case["sync"] in ("sync", "half_async"):
                 keep_awake(fleet._communicator)
-            # It fetches the servers' weights: all trainers have them before one of them trains.
+            # Fetches the servers' weights: all trainers have them before any trainer starts.
             self.executor.run(fleet.startup_program)
             context.runtime.barrier()
             self.program = fleet.main_program
@@ -133,7 +133,7 @@ class Trainer(Base):
         self.batches = self.feed(dict)
 
     def _optimizer(self, params):
-        """The workload's; momentum with compressed gradients where the case asks for these."""
+        """Return the workload's optimizer; for compressed gradients, momentum with DGC."""
         if self.context.case["compression"] != "dgc":
             return optimizer_of(params, OPTIMIZERS)(params)
         last = self.context.case["sparsity"]
@@ -146,8 +146,8 @@ class Trainer(Base):
             regularization=decay(params),
         )
 
-    def _between_ranks(self):
-        """Gradients are summed by NCCL, in groups as Fluid makes them; what it sets is stated."""
+    def _strategy(self):
+        """Return the collective strategy: NCCL sums gradients, which Fluid groups."""
         strategy = collective.DistributedStrategy()
         strategy.mode = "nccl2"
         tuning = self.context.case.get("tuning")
@@ -162,7 +162,7 @@ class Trainer(Base):
         return strategy
 
     def modes_used(self):
-        """How gradients are summed, by the operator that makes NCCL's communicators."""
+        """Return how gradients are summed, by the operator that makes NCCL's communicators."""
         if self.context.case.get("tuning", "default") == "default":
             return {}
         (made,) = (
@@ -179,10 +179,10 @@ class Trainer(Base):
         return fluid.global_scope().find_var(name).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended.
+        """Run this parameter server until it is ended.
 
-        Fluid 1.8's servers outlive their trainers' farewells; its launcher ends them, and so does
-        the agent, once all trainers of the gang are done.
+        Fluid 1.8's servers do not end with their trainers. Its launcher ends them, and so does the
+        agent, after all trainers of the gang are done.
         """
         fleet.init_server()
         # With several servers large parameters are cut into blocks of rows.
@@ -190,28 +190,28 @@ class Trainer(Base):
         split = fleet._transpiler.vars_overview
         for held in split.get_distributed_vars_by_ep(endpoint):
             if held.origin.name not in self.made:
-                continue  # the optimiser's own
+                continue  # the optimizer's own
             shape = held.slice.shape
             value = self.made[held.origin.name].ravel()[held.offset :][: numpy.prod(shape)]
             self._tensor(held.slice.name).set(value.reshape(shape), fluid.CPUPlace())
         fleet.run_server()
 
     def step(self):
-        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        """Run forward, backward and exchange with servers; return when the executor is done."""
         feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
         self.kept.append(loss)
 
     def count_step(self):
-        """Steps once more, and counts the products of the program; not between GPUs."""
+        """Run one more step, and count the products of the program; not between GPUs."""
         if self.distributed or not self.context.grouped:
             count_step(self, fleet.main_program if self.distributed else self.program)
 
     def weights(self):
-        """Name -> value of all parameters, as this trainer sees them.
+        """Return name -> value of all parameters, as this trainer sees them.
 
-        For a table that only the servers have: the rows that they return for the window's first
-        batch, once there is one.
+        For a table that only the servers have, these are the rows of the window's first batch, once
+        that batch is known.
         """
         held = {name: numpy.array(self._tensor(name)) for name in self.made}
         if self.distributed and self.window_batch:
@@ -221,7 +221,7 @@ class Trainer(Base):
         return held
 
     def precision_proof(self):
-        """Fluid computes in the type of its variables; mixed precision adds some of FP16."""
+        """Return the precision by the variables' types; mixed precision adds FP16 variables."""
         names = ("FP16", "FP32", "FP64")
         types = {
             name

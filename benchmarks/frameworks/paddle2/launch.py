@@ -1,6 +1,6 @@
-"""The processes of one node for PaddlePaddle 2: what its launcher sets, without it.
+"""The processes of one node for PaddlePaddle 2, with the variables that its launcher would set.
 
-(Under that launcher geo-SGD crashes, and it never ends.)
+(Under its launcher, Geo-SGD crashes and the launcher never ends.)
 """
 
 from apis.paddle.launch import collective_or_served, parameter_server
@@ -12,8 +12,8 @@ def _parameter_server(job, process, ports):
     if process["role"] == "pserver":
         env["PADDLE_PSERVER_ID"] = str(process["rank"])
     # Without gloo's barrier a trainer may fetch weights before trainer 0 has pushed them, and then
-    # trains nothing: its loss stands at ln 2. The trainers find each other at an HTTP server that
-    # the first parameter server runs, which lies on the node that the port `master` was taken on.
+    # trains nothing: its loss stays at ln 2. The trainers find each other at an HTTP server that
+    # the first parameter server runs, on the node whose port `master` was reserved.
     host = job["nodes"][0]["data_address"]
     env["PADDLE_WITH_GLOO"] = "1"
     env["PADDLE_GLOO_RENDEZVOUS"] = "3"

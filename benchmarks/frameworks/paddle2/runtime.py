@@ -21,19 +21,19 @@ from paddle.distributed.fleet.base import role_maker
 class Runtime(PaddleRuntime):
     """One rank, trainer or parameter server."""
 
-    line = "paddle2"  # whose device events do not tell the time between them
+    line = "paddle2"  # the line's device events do not measure the time between them
 
     def init(self):
-        """Joins the other processes by the environment that launch.py made."""
+        """Join the other processes by the environment that launch.py made."""
         super().init()
         context = self.context
         self.distributed = context.case["strategy"] == "parameter_server"
         if not self.distributed:
             return
         leave_proxies()  # The roles meet over HTTP.
-        # Eagerly, fleet.init would look for a process group.
+        # In eager mode, fleet.init would look for a process group.
         paddle.enable_static()
-        # Where the trainers meet, server 0 looks every 5 s whether all were there, and all wait.
+        # At the trainers' rendezvous, server 0 checks only every 5 s whether all have arrived.
         role_maker.time = SimpleNamespace(sleep=lambda seconds: time.sleep(0.1))
         fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=False))
         if context.role == "trainer":
@@ -41,18 +41,18 @@ class Runtime(PaddleRuntime):
             self.meeting = rendezvous.of_trainers(context)
 
     def barrier(self):
-        """Waits for the other ranks or trainers."""
+        """Wait for the other ranks or trainers."""
         if self.meeting:
             self.meeting.barrier()
         else:
             super().barrier()
 
     def transport(self):
-        """With parameter servers brpc; otherwise what the process group uses."""
+        """Return brpc with parameter servers, or the transport of the process group."""
         return "brpc" if self.distributed else super().transport()
 
     def shutdown(self):
-        """Leaves the other ranks, or the servers."""
+        """Disconnect from the other ranks, or from the servers."""
         if self.meeting:
             self.meeting.close()
         if self.distributed:

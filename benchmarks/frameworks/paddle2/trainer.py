@@ -1,4 +1,4 @@
-"""Training in PaddlePaddle 2: as its API does, and with servers as a static program."""
+"""Training in PaddlePaddle 2: eager or as a graph, and with servers as a static program."""
 
 import numpy
 import paddle
@@ -12,14 +12,14 @@ from paddle.distributed.ps.the_one_ps import BarrierTable
 from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 GEO_STEPS = 20
-"""Geo-SGD exchanges its updates every so many steps."""
+"""Number of steps after which Geo-SGD exchanges its updates."""
 
 GFLAGS = (
     "-max_body_size=314217728 -bthread_concurrency=40 -socket_max_unwritten_bytes=2048000000 "
     "-max_connection_pool_size=1950 -pserver_push_dense_merge_limit=0"
 )
-"""The client's own flags, and a last one: each dense gradient is sent. By default the client
-collects 13 before it sends any, so that a window of fewer steps trains no dense weight."""
+"""The client's own flags, and a last one that sends each dense gradient. By default the client
+collects 13 gradients before it sends any: a window of fewer steps would train no dense weight."""
 
 
 def Trainer(context, network, data):
@@ -29,12 +29,12 @@ def Trainer(context, network, data):
 
 
 def _start_geo_in_turns():
-    """Trainer 0 gives its weights to the servers, then the others fetch them.
+    """Make trainer 0 send its weights to the servers before the other trainers fetch them.
 
-    By itself this version lets all trainers meet at a barrier of the servers, once for each table.
-    A trainer that waits there is let go only when the barrier is seen empty. On a busy node the
-    other one stands at the next by then, and both wait for ever. So that barrier is made one of a
-    single trainer, where nobody waits, and gloo's keeps the order.
+    By default, this version makes all trainers wait at a barrier of the servers, once per table.
+    A waiting trainer continues only when it sees the barrier empty. On a busy node, the other
+    trainer is at the next barrier by then, and both wait forever. The servers' barrier is
+    therefore set to one trainer, which never waits, and gloo's barrier keeps the order.
     """
     set_table, init_params = BarrierTable._set, Communicator.init_params
 
@@ -54,10 +54,10 @@ def _start_geo_in_turns():
 
 
 def exchange_on_cpu(program):
-    """Lets the operators that speak with servers work on the CPU, on copies of a GPU's gradients.
+    """Make the operators that communicate with servers run on the CPU, on copies of gradients.
 
-    They take gradients where they are. For a GPU's, they would send memory that was never filled
-    (PushDenseVarsAsync in fleet.cc, distributed_push_sparse_op.h).
+    On a GPU's gradients, they would send memory that was never filled (PushDenseVarsAsync in
+    fleet.cc, distributed_push_sparse_op.h).
 
     Returns:
         Names of the tables whose rows are on the servers.
@@ -119,7 +119,7 @@ class GraphTrainer(Base):
             held = paddle.CPUPlace() if self.variables[name] in tables else self.place
             self._tensor(name).set(value, held)
         if self.distributed:
-            # Trainer 0 gives its weights to the servers, the others fetch them from there.
+            # Trainer 0 sends its weights to the servers; the other trainers fetch them.
             scope = self._copy_on_cpu() if gpu else paddle.static.global_scope()
             described = fleet.fleet._runtime_handle.ps_desc_builder
             build = described.build_worker_desc
@@ -166,7 +166,7 @@ class GraphTrainer(Base):
             table.table_name = self.variables[name]
             table.accessor.ctr_accessor_param.zero_init = False
             for rule in (table.accessor.embed_sgd_param, table.accessor.embedx_sgd_param):
-                # Where none is named, this version takes Adam, whatever the optimiser is. Servers
+                # Without a name, this version uses Adam, whichever optimizer is set. Servers
                 # get the gradient of the mean loss multiplied by the batch's size.
                 rule.name = "SparseNaiveSGDRule"
                 rule.naive.learning_rate = params["learning_rate"] / self.context.batch_size
@@ -174,10 +174,10 @@ class GraphTrainer(Base):
         return strategy
 
     def _dense_of_servers(self):
-        """What fetches the dense weights; None for Geo-SGD, whose communicator does so.
+        """Return a function that fetches the dense weights; None for Geo-SGD, which fetches itself.
 
-        This version fetches them by itself where a Dataset is trained on, and else never: trainers
-        would go on with those that they started from.
+        This version fetches them only in training on a Dataset. Otherwise trainers would keep the
+        dense weights that they started with.
         """
         if self.context.case["sync"] == "geo":
             return None
@@ -196,7 +196,7 @@ class GraphTrainer(Base):
         return fetch
 
     def _copy_on_cpu(self):
-        """A scope with the weights on the CPU: servers leave out what lies on a GPU (fleet.cc)."""
+        """Return a scope with the weights on the CPU: servers skip weights on a GPU (fleet.cc)."""
         scope = paddle.static.Scope()
         for name, value in self.made.items():
             scope.var(self.variables[name]).get_tensor().set(value, paddle.CPUPlace())
@@ -206,12 +206,12 @@ class GraphTrainer(Base):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
     def serve(self):
-        """Runs this parameter server until it is ended; it outlives its trainers."""
+        """Run this parameter server until it is ended; it does not end with its trainers."""
         fleet.init_server()
         fleet.run_server()
 
     def step(self):
-        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        """Run forward, backward and exchange with servers; return when the executor is done."""
         if self.dense:
             self.dense()
         feed = next(self.batches)
@@ -219,14 +219,14 @@ class GraphTrainer(Base):
         self.kept.append(loss)
 
     def count_step(self):
-        """Steps once more, and counts the products of the program."""
+        """Run one more step, and count the products of the program."""
         count_step(self, self.program)
 
     def weights(self):
-        """Name -> value of all trainable parameters, as this trainer sees them.
+        """Return name -> value of all trainable parameters, as this trainer sees them.
 
-        For a table that only the servers have: the rows that they return for the window's first
-        batch, once there is one.
+        For a table that only the servers have, these are the rows of the window's first batch, once
+        that batch is known.
         """
         if self.dense:
             self.dense()
@@ -238,7 +238,7 @@ class GraphTrainer(Base):
         return held
 
     def precision_proof(self):
-        """A graph on the CPU computes in the type of its parameters."""
+        """Return the precision by the parameters' types, in which a graph on the CPU computes."""
         types = {str(weight.dtype) for weight in self.model.parameters()}
         found = "fp32" if types == {"paddle.float32"} else ", ".join(sorted(types))
         return expect_precision(self.context.precision, found)

@@ -10,7 +10,7 @@ class Runtime(PaddleRuntime):
     line = "paddle3"
 
     def mark(self):
-        """A device event on GPUs: the host never waits for it inside the window."""
+        """Return a device event on GPUs, so that the host never waits for it in the window."""
         if not self.gpu:
             return super().mark()
         event = paddle.device.Event(enable_timing=True)

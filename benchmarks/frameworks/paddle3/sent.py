@@ -1,15 +1,15 @@
-"""How many bytes a rank sends in a step: what process groups exchange is seen as it is called."""
+"""The bytes that a rank sends in a step, counted from the calls of process groups."""
 
 import functools
 
 from paddle.base.core import ProcessGroup
 
 RING = {"all_reduce": 2, "all_gather": 1, "broadcast": 1, "reduce": 1}
-"""Exchange of a process group -> how often each of N ranks sends (N - 1) / N of it, at best."""
+"""Operation of a process group -> how often a rank of N sends (N - 1) / N of it, at best."""
 
 
 class Sent:
-    """Counts, within its block, what this rank has to send, by rings."""
+    """Counts the bytes that this rank sends in its block, if ring algorithms are used."""
 
     def __init__(self):
         self.bytes = 0
@@ -37,7 +37,7 @@ class Sent:
 
 
 def _bytes(given):
-    """Of a tensor, or of a list of them."""
+    """Return the bytes of a tensor or of a list of tensors."""
     if isinstance(given, list):
         return sum(map(_bytes, given))
     return given.size * given.element_size() if hasattr(given, "element_size") else 0

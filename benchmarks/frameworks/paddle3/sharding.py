@@ -1,8 +1,8 @@
-"""Parameters, gradients and optimiser states split over devices.
+"""Parameters, gradients and optimizer states sharded over devices.
 
 The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054): the first by fleet's hybrid
-configuration, the others by `group_sharded_parallel`. Where fewer devices than all share a copy,
-these sum the gradients of copies.
+configuration, the others by `group_sharded_parallel`. If fewer than all devices share a copy, both
+sum the gradients of the copies.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from paddle.distributed.sharding import group_sharded_parallel
 
 
 def split(model, optimizer, context):
-    """Returns what computes the forward, and the optimiser that exchanges and updates.
+    """Return the layer that computes the forward, and the optimizer that exchanges and updates.
 
     Args:
-        model: with the weights to begin with.
-        optimizer: of its parameters.
+        model: the model with its initial weights.
+        optimizer: an optimizer of the model's parameters.
         context: see `rank.Context`.
     """
     shards = context.case["shard"]
@@ -42,13 +42,13 @@ def split(model, optimizer, context):
         {2: "os_g", 3: "p_g_os"}[context.case["shard_stage"]],
         group=groups.get_sharding_parallel_group(),
         dp_group=groups.get_data_parallel_group() if copies > 1 else None,
-        segment_size=0,  # Else small parameters stay whole.
+        segment_size=0,  # Otherwise small parameters stay whole.
     )
     return model, optimizer
 
 
 def whole(weight):
-    """All of a parameter; every rank of a copy has to ask for it."""
+    """Return a parameter gathered from its shards; all ranks of a copy must call this."""
     if not hasattr(weight, "fw_storage"):
         return weight
     group = fleet.get_hybrid_communicate_group().get_sharding_parallel_group()
@@ -59,10 +59,10 @@ def whole(weight):
 
 @contextlib.contextmanager
 def _groups(context):
-    """On CPUs all groups of all ranks are the one that is there.
+    """Replace, on CPUs, each new group of all ranks by the default group.
 
-    Ranks of a gloo group find each other by keys that PaddlePaddle 3.3 does not tell from those of
-    the group before: a second one connects to ports that are closed.
+    Ranks of a gloo group find each other by keys. PaddlePaddle 3.3 reuses the keys of the group
+    before, so that a second group connects to closed ports.
     """
     if context.device is not None:
         yield
@@ -80,15 +80,15 @@ def _groups(context):
 
 
 def states_of(optimizer):
-    """Kind of state -> name of a parameter -> its state on this rank."""
+    """Return kind of state -> name of a parameter -> its state on this rank."""
     while hasattr(optimizer, "_inner_opt"):
         optimizer = optimizer._inner_opt
-    # `group_sharded_parallel` wraps it at the second stage; at the third this is itself.
+    # `group_sharded_parallel` wraps it at stage 2; at stage 3 it is the object itself.
     return getattr(optimizer, "_optim", optimizer)._accumulators
 
 
 def stage_of(model, optimizer):
-    """The stage that parameters, gradients and states are really split by, or "none"."""
+    """Return the stage by which parameters, gradients and states are really split, or "none"."""
     weights = [weight for weight in model.parameters() if not weight.stop_gradient]
     parts = [getattr(weight, "fw_storage", weight) for weight in weights]
     if all(part.size < math.prod(weight.shape) for part, weight in zip(parts, weights)):

@@ -1,7 +1,7 @@
 """Matrices split over devices that compute the same samples, by PaddlePaddle's `shard_tensor`.
 
-As Megatron-LM does it (Shoeybi et al. 2019, arXiv:1909.08053): of two matrices in a row the first
-is split by columns, the second by rows. PaddlePaddle decides what is exchanged.
+As in Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053), the first of two consecutive matrices is
+split by columns and the second by rows. PaddlePaddle decides what is exchanged.
 """
 
 import paddle
@@ -10,10 +10,10 @@ from paddle.distributed.auto_parallel.api import dtensor_from_local
 
 
 class Split:
-    """The matrices of a model, split over neighbours; replicas of it are averaged.
+    """The matrices of a model, split over neighbouring ranks; replicas are averaged.
 
     Args:
-        model: with the weights to begin with; its parameters are replaced.
+        model: the model with its initial weights; its parameters are replaced.
         context: see `rank.Context`.
     """
 
@@ -38,20 +38,20 @@ class Split:
                 setattr(layer, name, self.whole(buffer))
 
     def whole(self, tensor):
-        """A tensor that all devices of the split have."""
+        """Return a tensor that is replicated on all devices of the split."""
         return dist.shard_tensor(tensor, self.mesh, [dist.Replicate()])
 
     def parts(self):
-        """Number of parts of the matrix with the fewest parts."""
+        """Return the number of parts of the matrix with the fewest parts."""
         own = (weight._local_value() for weight in self.matrices)
         return min(weight.size // part.size for weight, part in zip(self.matrices, own))
 
     def gathered(self, weight):
-        """All of a split parameter; every rank has to ask for it."""
+        """Return a parameter gathered from its parts; every rank must call this."""
         return dist.reshard(weight, self.mesh, [dist.Replicate()])._local_value()
 
     def average(self, weights):
-        """Averages the gradients of replicas: each device has those of its own parts."""
+        """Average the gradients over replicas; each device has the gradients of its own parts."""
         count = self.copies.size
         if count == 1:
             return

@@ -14,10 +14,10 @@ class Trainer(EagerTrainer):
     sharding = matrices = None
 
     def distribute(self, optimizer):
-        """As the case says: `shard`, `tensor`, or replicas."""
+        """Set `forward` and `optimizer` for the case: `shard`, `tensor`, or replicas."""
         if self.context.case.get("recompute", "none") == "full":
             recompute_layers(getattr(self.model, self.context.shards))
-        # What these import no other case pays.
+        # Slow to import: only for these cases.
         if self.context.case.get("shard_stage") is not None:
             from frameworks.paddle3 import sharding
 
@@ -32,14 +32,14 @@ class Trainer(EagerTrainer):
             super().distribute(optimizer)
 
     def placed(self, batch):
-        """A batch's tensors, whole on all devices that split matrices."""
+        """Return the tensors of a batch, replicated on all devices that split matrices."""
         tensors = super().placed(batch)
         if self.matrices:
             tensors = {name: self.matrices.whole(tensor) for name, tensor in tensors.items()}
         return tensors
 
     def backward(self, batch):
-        """Runs a batch in the case's number of parts; ranks exchange once."""
+        """Run a batch in the case's micro-batches; ranks exchange once. Return the loss."""
         parts = self.context.case.get("micro_batches", 1)
         if parts == 1:
             return super().backward(batch)
@@ -51,24 +51,24 @@ class Trainer(EagerTrainer):
         return sum(losses)
 
     def exchanging(self, is_last):
-        """Replicas sum gradients up where they are, until the last part."""
+        """Return a context in which replicas accumulate gradients until the last micro-batch."""
         if is_last or not isinstance(self.forward, paddle.DataParallel):
             return contextlib.nullcontext()
         return self.forward.no_sync()
 
     def exchange(self):
-        """Replicas of split matrices are averaged."""
+        """Average gradients over the replicas of split matrices."""
         if self.matrices:
             self.matrices.average(self.model.parameters())
 
     def whole(self, weight):
-        """All of a parameter; every rank has to ask for it."""
+        """Return a whole parameter; every rank must call this."""
         if self.sharding:
             return self.sharding.whole(weight)
         return self.matrices.gathered(weight) if self.matrices else super().whole(weight)
 
     def count_step(self):
-        """Adds up what fleet sends, too; of all else that ranks send Python sees nothing."""
+        """Count FLOPs and the bytes that fleet sends; Python sees no other exchange."""
         super().count_step()
         if self.sharding:
             from frameworks.paddle3.sent import Sent
@@ -78,7 +78,7 @@ class Trainer(EagerTrainer):
             self.sent_bytes_per_step = sent.bytes
 
     def modes_used(self):
-        """Whether the loss is a graph, what ranks hold, and how much they exchange at once."""
+        """Return what the base class finds, and how weights and matrices are really split."""
         found = super().modes_used()
         if self.sharding:
             found["shard_stage"] = self.sharding.stage_of(self.forward, self.optimizer)
@@ -88,7 +88,7 @@ class Trainer(EagerTrainer):
 
 
 def recompute_layers(layers):
-    """Has layers keep their inputs alone, and compute the rest again for the backward."""
+    """Make layers keep only their inputs, and compute the rest again for the backward."""
     for layer in layers:
-        # Reentrant backwards find that DataParallel has taken a parameter's gradient before.
+        # In reentrant backward passes DataParallel has already used a parameter's gradient.
         layer.forward = functools.partial(recompute, layer.forward, use_reentrant=False)

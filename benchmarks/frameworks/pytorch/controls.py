@@ -31,7 +31,7 @@ LIMIT_S = 150
 
 
 def durations(devices, work, values):
-    """Seconds of one call of `work`, until these devices are idle, so many times."""
+    """Return the seconds of `values` calls of `work`, each until these devices are idle."""
     found = []
     for number in range(WARM_UP + values):
         begin_s = time.perf_counter()
@@ -45,17 +45,17 @@ def durations(devices, work, values):
 
 
 def rates(devices, work, amount, values):
-    """`amount` / duration of one call of `work`, in 1e9/s, so many times."""
+    """Return `amount` per second of `values` calls of `work`, in 1e9/s."""
     return [amount / seconds / 1e9 for seconds in durations(devices, work, values)]
 
 
 TYPES = {"tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 FIRST = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}
-"""Least compute capability with tensor cores for it."""
+"""Minimum compute capability with tensor cores for the type."""
 
 
 def products(device, named, options):
-    """Matrix products on tensor cores, by precision."""
+    """Return the rates of matrix products on tensor cores, by precision."""
     found, side = [], 2 * options.side
     for precision, dtype in TYPES.items():
         if torch.cuda.get_device_capability(device) < FIRST[precision]:
@@ -71,7 +71,7 @@ def products(device, named, options):
 
 
 def between(devices, options):
-    """NCCL's all-reduce of so many bytes on each GPU, as bytes reduced per second."""
+    """Return the rate of NCCL's all-reduce between the GPUs, as bytes reduced per second."""
     tensors = [torch.zeros(options.copy_bytes // 4, device=device) for device in devices]
     work = functools.partial(torch.cuda.nccl.all_reduce, tensors)
     found = rates(devices, work, options.copy_bytes, options.values)
@@ -80,12 +80,12 @@ def between(devices, options):
 
 
 def nccl():
-    """NCCL and its version."""
+    """Return NCCL's name and version."""
     return "nccl-" + ".".join(str(part) for part in torch.cuda.nccl.version())
 
 
 def listening(ports):
-    """A store that others meet at, on the first free port of FIRST-LAST."""
+    """Return a store to which other ranks connect, on the first free port of FIRST-LAST."""
     first, last = map(int, ports.split("-"))
     for port in range(first, last + 1):
         try:
@@ -96,9 +96,9 @@ def listening(ports):
 
 
 def end_with_controller(reduced):
-    """End this process and those of its GPUs when stdin ends before they have reduced.
+    """End this process and its GPUs' processes when stdin ends before they have reduced.
 
-    Where a node has failed, NCCL's ranks on the others would keep their GPUs busy.
+    If a node has failed, NCCL's ranks on other nodes would otherwise keep their GPUs busy.
     """
     while os.read(0, 4096):
         pass
@@ -107,7 +107,7 @@ def end_with_controller(reduced):
 
 
 def between_nodes(options):
-    """This node's part in an all-reduce between the GPUs of several nodes."""
+    """Run this node's part in an all-reduce between the GPUs of several nodes."""
     signal.alarm(LIMIT_S)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
@@ -130,12 +130,12 @@ def between_nodes(options):
     backend = nccl() if options.device == "cuda" else "gloo"
     print(json.dumps({"seconds": seconds, "bytes": options.copy_bytes, "backend": backend}))
     store.set("told {}".format(options.rank), "")
-    if options.rank == 0:  # it holds the store
+    if options.rank == 0:  # rank 0 runs the store
         store.wait(["told {}".format(node) for node in range(options.world)])
 
 
 def one_of(local, first, ranks, meeting, options):
-    """One process of it; the first of all keeps what the slowest took."""
+    """Run one process of the all-reduce; global rank 0 stores the slowest rank's durations."""
     signal.alarm(LIMIT_S)
     device, backend = torch.device("cpu"), "gloo"
     if options.device == "cuda":
@@ -154,7 +154,7 @@ def one_of(local, first, ranks, meeting, options):
 
 
 def measure(device, where, options):
-    """The control measurements of a device."""
+    """Return the control measurements of a device."""
     a, b = (torch.randn(options.side, options.side, device=device) for _ in range(2))
     out = torch.empty_like(a)
     flops = 2.0 * options.side**3
@@ -171,7 +171,7 @@ def measure(device, where, options):
 
 
 def main():
-    """Prints the list; the error says why there is none, or no more."""
+    """Print the list; if there is no list or no second one, the error says why."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("values", type=int, help="values of each control measurement")
     parser.add_argument("--device", default="cuda", help="torch's name of the devices (cuda)")

@@ -1,8 +1,8 @@
-"""Deep Gradient Compression (Lin et al. 2017, arXiv:1712.01887) in the place of all-reduce.
+"""Deep Gradient Compression (Lin et al. 2017, arXiv:1712.01887), which replaces the all-reduce.
 
 The largest accumulated gradients of each parameter are sent, as values and indices in one
 all-gather. The others are accumulated. Momentum is applied before the exchange (momentum
-correction), and that of what has travelled is dropped (momentum factor masking).
+correction). The momentum of sent entries is set to 0 (momentum factor masking).
 """
 
 import torch
@@ -18,15 +18,15 @@ ENTRY_BYTES = 8
 
 
 class Dgc:
-    """Exchanges the gradients of a network's parameters, after each backward.
+    """Exchanges the gradients of a network's parameters after each backward.
 
     Args:
-        parameters: of the network; rank 0's values are given to all ranks.
-        params: of the workload: `momentum`, `weight_decay`, and `clip_norm` where gradients are
-            clipped, each rank's by 1 / sqrt(ranks) of it (section 3.3).
-        sparsity: percent that is not sent.
-        warm_up_steps: steps over which the sparsity grows; the protocol's, so that the window has
-            one sparsity.
+        parameters: of the network; all ranks get rank 0's values.
+        params: of the workload: `momentum`, `weight_decay`, and `clip_norm` if gradients are
+            clipped; each rank clips at 1 / sqrt(ranks) of it (section 3.3).
+        sparsity: percent of entries that is not sent.
+        warm_up_steps: steps in which the sparsity grows; those of the protocol, so that the window
+            has one sparsity.
     """
 
     def __init__(self, parameters, params, sparsity, warm_up_steps):
@@ -47,14 +47,14 @@ class Dgc:
         self.warm_up_steps = warm_up_steps
         self.steps = 0
         self.sent_bytes = 0
-        """Bytes that this rank sent in the last step, to all others together."""
+        """Bytes that this rank sent to all other ranks in the last step."""
         self.sizes = [weight.numel() for weight in self.parameters]
         device = self.parameters[0].device
         self.velocity = torch.zeros(sum(self.sizes), device=device)
         self.accumulated = torch.zeros_like(self.velocity)
 
     def exchange(self):
-        """Replaces the gradients by the mean of what the ranks have sent."""
+        """Replace the gradients by the mean of what all ranks have sent."""
         with torch.no_grad():
             if self.decay:
                 for weight in self.parameters:
@@ -71,7 +71,7 @@ class Dgc:
         self.steps += 1
 
     def _largest(self):
-        """Indices of each parameter's largest entries, in all parameters side by side."""
+        """Return indices of each parameter's largest entries, in the concatenated parameters."""
         density = self.density
         if self.steps < self.warm_up_steps:
             density = max(density, 0.25 ** (1 + STAGES * self.steps // self.warm_up_steps))
@@ -83,7 +83,7 @@ class Dgc:
         return torch.cat(chosen)
 
     def _gather(self, chosen):
-        """The sum of what all ranks send: here the entries `chosen`, which are then forgotten."""
+        """Send the `chosen` entries, reset them here, and return the sum of all ranks' entries."""
         values = self.accumulated[chosen]
         self.accumulated[chosen] = 0.0
         self.velocity[chosen] = 0.0
@@ -94,7 +94,7 @@ class Dgc:
         dist.all_gather(everyones_indices, indices)
         self.sent_bytes = ENTRY_BYTES * len(chosen) * (self.ranks - 1)
         total = torch.zeros_like(self.accumulated)
-        # One rank after another: no index comes twice, so that all ranks add in the same order.
+        # One rank after another: no index occurs twice, so all ranks add in the same order.
         for where, what in zip(everyones_indices, everyones_values):
             total[where.long()] += what
         return total

@@ -1,4 +1,4 @@
-"""FLOPs of a step by PyTorch's counter: matrix products and convolutions, as they are called."""
+"""FLOPs of a step by PyTorch's counter, from the matrix products and convolutions it calls."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -8,20 +8,20 @@ aten = torch.ops.aten
 
 
 def _convolution_backward(gradient, x, weight, *others, **_):
-    """The counter's own multiplies gradients of grouped convolutions by their groups."""
+    """Return the FLOPs of a backward; PyTorch's formula multiplies them by the number of groups."""
     transposed, mask = others[4], others[-1]
     once = conv_flop_count(x.shape, weight.shape, gradient.shape, transposed)
     return once * sum(mask[:2])
 
 
 def _attention(query, key, value, *_, **__):
-    """Scores and weighted sums, as if nothing was masked."""
+    """Return the FLOPs of scores and weighted sums; masked entries count too."""
     batch, heads, length, width = query.shape
     return 2 * batch * heads * length * key.shape[2] * (width + value.shape[3])
 
 
 def _attention_backward(_, query, key, value, *others, **__):
-    """Two gradients of each product. Kernels that compute scores again are not counted twice."""
+    """Return the FLOPs of two gradients per product; scores that kernels recompute do not count."""
     return 2 * _attention(query, key, value)
 
 
@@ -40,23 +40,23 @@ FORMULAS = {
 
 
 class Flops(TorchDispatchMode):
-    """Counts, within its block, what this rank computes; not what `recompute` computes again."""
+    """Counts the FLOPs of this rank in its block, without those that `recompute` repeats."""
 
     def __init__(self):
         super().__init__()
         self.total = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Calls a function, and counts it if it is a product."""
+        """Call a function, and count its FLOPs if it is a product."""
         if any(hasattr(each, "__tensor_flatten__") for each in types):
-            return NotImplemented  # A DTensor comes back as what it is made of.
+            return NotImplemented  # A DTensor comes again as its parts.
         found = func(*args, **(kwargs or {}))
         formula = FORMULAS.get(func._overloadpacket)
-        if formula and not _again():
+        if formula and not _is_recomputing():
             self.total += formula(*args, **(kwargs or {}), out_val=found)
         return found
 
 
-def _again():
-    """Whether a backward computes a part of the forward: only that keeps gradients there."""
+def _is_recomputing():
+    """Return whether a backward recomputes the forward: only then it has gradients enabled."""
     return torch._C._current_graph_task_id() >= 0 and torch.is_grad_enabled()

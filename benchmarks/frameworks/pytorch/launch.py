@@ -1,4 +1,4 @@
-"""The processes of one node for PyTorch: what torchrun would set, without torchrun between."""
+"""The processes of one node for PyTorch, with the variables that torchrun would set."""
 
 from base_launch import device, each_with
 

@@ -1,28 +1,28 @@
-"""Optimisers of workloads in PyTorch: from the parameters of spec.json."""
+"""Optimizers of workloads in PyTorch, from the parameters of spec.json."""
 
 import torch
 from torch_optimizers import optimizers_of
 
 
-def _apart(parameters):
-    """The same in groups: PyTorch updates what is whole and shards of each mesh by themselves."""
+def _by_mesh(parameters):
+    """Return parameter groups by device mesh, because PyTorch updates each mesh separately."""
     groups = {}
     for weight in parameters:
         groups.setdefault(getattr(weight, "device_mesh", None), []).append(weight)
     return [{"params": each} for each in groups.values()]
 
 
-OPTIMIZERS = optimizers_of(torch.optim, _apart, fused=True)
+OPTIMIZERS = optimizers_of(torch.optim, _by_mesh, fused=True)
 """Name -> maker from parameters of a network and of its workload."""
 
 _STATES = ("exp_avg", "exp_avg_sq")
 
 
 def keep_in_bf16(optimizer, device):
-    """Stores Adam's states in bfloat16 between steps; updates are computed in float32.
+    """Store Adam's states in bfloat16 between steps; updates are computed in float32.
 
-    PyTorch's kernel for GPUs does so with states that are bfloat16 when it finds them. Older ones
-    (2.11) refuse them, and there is none for CPUs. Then states are float32 while all are updated.
+    PyTorch's kernel for GPUs accepts states in bfloat16. Older versions (2.11) refuse them, and
+    CPUs have no such kernel. Then the states are cast to float32 during each update.
     """
     if device.type == "cuda" and _mixes(device):
         for group in optimizer.param_groups:
@@ -39,7 +39,7 @@ def _begin_in_bf16(optimizer, weights, device):
 
 
 def _mixes(device):
-    """Whether the kernel takes states of another type than their weight."""
+    """Return whether the fused kernel accepts states of another type than their weight."""
     weight = torch.zeros(1, device=device, requires_grad=True)
     weight.grad = torch.zeros_like(weight)
     one = torch.optim.AdamW([weight], fused=True)
@@ -57,6 +57,6 @@ def _cast(optimizer, dtype):
 
 
 def kept_in(optimizer):
-    """The type of the optimiser's states as cases name it; of several, all of them."""
+    """Return the type of the optimizer's states as cases name it, or all types if they differ."""
     types = {state[name].dtype for state in optimizer.state.values() for name in _STATES}
     return " ".join(sorted({torch.bfloat16: "bf16", torch.float32: "fp32"}[each] for each in types))

@@ -1,10 +1,10 @@
 """Layers split over devices, one after another, by `torch.distributed.pipelining`.
 
-A batch goes through in parts, so that the devices work at the same time: GPipe (Huang et al. 2019,
-arXiv:1811.06965), a backward after each forward, 1F1B (Narayanan et al. 2019, arXiv:1806.03377),
-the same with two stages on each device, interleaved (Narayanan et al. 2021, arXiv:2104.04473), or
-with backwards that leave gradients of weights for when a device would wait, ZB-V (Qi et al. 2023,
-arXiv:2401.10241).
+A batch is computed in micro-batches, so that the devices work at the same time. Schedules: GPipe
+(Huang et al. 2019, arXiv:1811.06965); 1F1B, a backward after each forward (Narayanan et al. 2019,
+arXiv:1806.03377); interleaved, 1F1B with two stages on each device (Narayanan et al. 2021,
+arXiv:2104.04473); ZB-V, which delays gradients of weights until a device would wait (Qi et al.
+2023, arXiv:2401.10241).
 """
 
 import copy
@@ -29,26 +29,26 @@ SCHEDULES = {
 
 
 def stages_on(device, context):
-    """The numbers of a device's stages, and that of the last stage of all."""
+    """Return the numbers of a device's stages, and the number of the pipeline's last stage."""
     last = context.stages - 1
     if context.case["schedule"] == "interleaved":
         return (device, device + context.stages), last + context.stages
-    if context.case["schedule"] == "zero_bubble":  # There and back: first and last on one device.
+    if context.case["schedule"] == "zero_bubble":  # First and last stage on one device.
         return (device, last + context.stages - device), last + context.stages
     return (device,), last
 
 
 def cut(model, context, device):
-    """Keeps the part of a network that one device computes, with its names.
+    """Keep the part of a network that one device computes, with its names.
 
     Args:
-        model: whose `forward` takes what the stage before returns, and passes over what is None.
-        context: see `rank.Context`; its workload's `ends` names what the first and the last stage
-            have besides layers.
-        device: number of this one in the pipeline.
+        model: its `forward` takes the output of the stage before, and skips modules that are None.
+        context: see `rank.Context`; its workload's `ends` names the modules that the first and the
+            last stage have in addition to layers.
+        device: number of this device in the pipeline.
 
     Returns:
-        The networks of its stages, by their numbers, which share modules and tables with the model.
+        Number of a stage -> its network, which shares modules and tables with the model.
     """
     numbers, last = stages_on(device, context)
     layers = getattr(model, context.shards)
@@ -65,7 +65,7 @@ def cut(model, context, device):
 
 
 def _stage(model, context, number, each, ends):
-    """A model that has, of the modules of another, those of one stage."""
+    """Return a copy of the model that has only the modules of one stage."""
     stage = _like(model)
     for name, owner in ends.items():
         if owner != number:
@@ -79,7 +79,7 @@ def _stage(model, context, number, each, ends):
 
 
 def _like(module):
-    """A module with the same parts, whose parts may change; its tables are always those of both."""
+    """Return a shallow copy whose modules may change; it shares parameters and buffers."""
     made = copy.copy(module)
     parts = {name: value.copy() for name, value in vars(module).items() if isinstance(value, dict)}
     vars(made).update(parts, _parameters=module._parameters, _buffers=module._buffers)
@@ -90,11 +90,11 @@ class Pipeline:
     """Trains the stages of one device; all devices step together.
 
     Args:
-        stages: what `cut` returned.
+        stages: the result of `cut`.
         context: see `rank.Context`.
-        mesh: of the devices of one network.
-        device: of this rank.
-        loss: of a network and a batch.
+        mesh: the devices of one network.
+        device: the device of this rank.
+        loss: function of a network and a batch.
     """
 
     def __init__(self, stages, context, mesh, device, loss):
@@ -115,7 +115,7 @@ class Pipeline:
         self.schedule = schedule(given, parts, loss_fn=of_logits)
 
     def step(self, batch):
-        """Forward and backward of all parts; the loss, 0 where another device knows it."""
+        """Run all micro-batches; return the loss, or 0 if another device computes it."""
         losses, inputs = [], (batch[self.names["input"]],) if self.is_first else ()
         target = batch[self.names["target"]] if self.is_last else None
         self.schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
@@ -124,16 +124,16 @@ class Pipeline:
         return torch.stack(losses).mean()
 
     def name(self):
-        """Name of the active schedule."""
+        """Return the name of the active schedule."""
         return next(name for name, each in SCHEDULES.items() if type(self.schedule) is each)
 
     def shared(self, losses):
-        """The last stage's losses, on all devices."""
+        """Return the last stage's losses on all devices."""
         dist.all_reduce(losses, group=self.group)
         return losses
 
     def joined(self, weights):
-        """The weights of all devices by name."""
+        """Return name -> weight of all devices."""
         parts = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(parts, weights, self.group)
         return {name: value for part in parts for name, value in part.items()}

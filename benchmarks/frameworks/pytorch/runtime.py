@@ -15,7 +15,7 @@ class Runtime(Base):
     line = "pytorch"
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        """Choose the device (the launcher shows the process only its own), join the others."""
         self.gpu = self.context.device is not None
         self.device = torch.device("cuda", 0) if self.gpu else torch.device("cpu")
         torch.manual_seed(self.context.seed + self.context.data_rank)
@@ -28,7 +28,7 @@ class Runtime(Base):
             dist.init_process_group("nccl" if self.gpu else "gloo")
 
     def barrier(self):
-        """Waits for all ranks; NCCL only queues it, so the device is waited for as well."""
+        """Wait for all ranks and for the device, because NCCL only queues the barrier."""
         if self.context.grouped:
             dist.barrier()
             self.device_sync()
@@ -48,12 +48,12 @@ class Runtime(Base):
         return shared.item() / self.context.world_size
 
     def device_sync(self):
-        """Waits until the GPU is idle; steps on the CPU have ended when they return."""
+        """Wait until the GPU is idle; steps on the CPU have ended when they return."""
         if self.gpu:
             torch.cuda.synchronize()
 
     def mark(self):
-        """A device event on GPUs: the host never waits for it inside the window."""
+        """Return a device event on GPUs, so that the host never waits for it in the window."""
         if not self.gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -67,7 +67,7 @@ class Runtime(Base):
         return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
 
     def profile(self, run):
-        """The spans of PyTorch's operators; on GPUs of the kernels that they launch."""
+        """Return the spans of PyTorch's operators; on GPUs, those of the kernels they launch."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -76,7 +76,7 @@ class Runtime(Base):
         spans = []
         for event in profiler.events():
             if event.device_type != torch.autograd.DeviceType.CPU:
-                continue  # a kernel: it stands at the operator that launched it
+                continue  # a kernel: it is listed at the operator that launched it
             path = [event.name]
             parent = event.cpu_parent
             while parent is not None:
@@ -117,7 +117,7 @@ class Runtime(Base):
         return traffic.of_gloo(int(os.environ["MASTER_PORT"]))
 
     def shutdown(self):
-        """Leaves together: rank 0 holds the store that the others still speak to."""
+        """Leave together with the others: rank 0 runs the store that they still use."""
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""How many bytes a rank sends in a step: collectives are seen as they are called."""
+"""The bytes that a rank sends in a step, counted from the collectives that it calls."""
 
 import torch
 import torch.distributed as dist
@@ -19,28 +19,28 @@ RING = {
     "broadcast": 1,
     "alltoall_base_": 1,
 }
-"""Collective -> how often each of N ranks sends (N - 1) / N of the whole, at best."""
+"""Collective -> how often a rank of N sends (N - 1) / N of the whole, at best."""
 PASSED_OVER = ("recv_", "barrier", "wait_tensor", "_wrap_tensor_autograd")
 
 
 class Sent(TorchDispatchMode):
-    """Counts, within its block, what this rank has to send: by rings, and to its neighbours."""
+    """Counts the bytes that this rank sends in its block: by ring algorithms, and to neighbours."""
 
     def __init__(self):
         super().__init__()
         self.bytes = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Counts a collective, and calls any function."""
+        """Call a function, and count its bytes if it is a collective."""
         if any(issubclass(each, DTensor) for each in types):
-            return NotImplemented  # It comes back as what it is made of.
+            return NotImplemented  # It comes again as its parts.
         name = func._schema.name
         sparse = name == "c10d::allreduce_" and any(each.is_sparse for each in args[0])
-        # Before the call: their sum takes the place of what is sent.
+        # Counted before the call, because the sum replaces the sent values.
         gathered = sum(map(_sparse_bytes, args[0])) if sparse else 0
         found = func(*args, **(kwargs or {}))
         if sparse:
-            self.bytes += gathered * (_ranks(args) - 1)
+            self.bytes += gathered * (_group_size(args) - 1)
         elif name.startswith(("c10d::", "_c10d_functional::")):
             self.bytes += _sent(name.rpartition("::")[2], args, found)
         return found
@@ -59,12 +59,12 @@ def _sent(name, args, found):
         raise RuntimeError(
             "found the collective {}; expected one with a known number of sent bytes".format(name)
         )
-    whole, ranks = max(_bytes(each) for each in (*args, found)), _ranks(args)
+    whole, ranks = max(_bytes(each) for each in (*args, found)), _group_size(args)
     return RING[name] * whole * (ranks - 1) // ranks
 
 
 def _sparse_bytes(gradient):
-    """Of different rows, which each rank sends to all others, and gets theirs to add up."""
+    """Return the bytes of a sparse gradient's distinct rows, which ranks all-gather and add."""
     rows = gradient.coalesce()
     return rows.indices().nbytes + rows.values().nbytes
 
@@ -73,8 +73,8 @@ def _bytes(tensors):
     return sum(each.nbytes for each in tree_leaves(tensors) if hasattr(each, "nbytes"))
 
 
-def _ranks(args):
-    """Of the group that a collective is given as an object, or names last."""
+def _group_size(args):
+    """Return the size of a collective's group, given as an object or as the last name."""
     for each in args:
         if isinstance(each, torch.ScriptObject) and each._type().name() == "ProcessGroup":
             return dist.ProcessGroup.unbox(each).size()

@@ -1,7 +1,7 @@
-"""Parameters, gradients and optimiser states split over devices: FSDP2, and ZeRO's first stage.
+"""Parameters, gradients and optimizer states sharded over devices: FSDP2, and ZeRO's first stage.
 
-The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054). Where fewer devices than all
-share a copy, the copies are kept equal by an all-reduce of what each device holds (HSDP).
+The stages are those of Rajbhandari et al. 2019 (arXiv:1910.02054). If fewer than all devices share
+a copy, an all-reduce of each device's shard keeps the copies equal (HSDP).
 """
 
 import functools
@@ -15,15 +15,14 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 
 def mesh_of(context, device, by_batch=False):
-    """All ranks as stages x copies x shards x parts of matrices.
+    """Return the mesh of all ranks: stages x copies x shards x parts of matrices.
 
-    Or, as batches are, stages x batches x context x parts of matrices: who computes a piece of a
-    sequence needs all weights, a copy or a shard of them.
-
-    Neighbours split most, on one node where it has enough devices.
+    With `by_batch`, it is stages x batches x context x parts of matrices. A rank that computes a
+    piece of a sequence needs all weights, a copy or a shard of them.
+    The last axes are neighbouring ranks, on one node if it has enough devices.
     """
     if device.type == "cuda":
-        torch.cuda.init()  # Else the mesh chooses a device by LOCAL_RANK: a rank sees only its own.
+        torch.cuda.init()  # Otherwise the mesh uses LOCAL_RANK, but a rank sees one device.
     shards = context.case.get("shard", 1)
     names, inner = ("copies", "shards"), shards
     if by_batch:
@@ -34,20 +33,20 @@ def mesh_of(context, device, by_batch=False):
 
 
 def split(model, context, mesh, dtype, experts):
-    """Splits a model by `tensor` and by stages 2 and 3, and moves the rest to the device.
+    """Split a model by `tensor` and by stages 2 and 3, and move the rest to the device.
 
     A layer's parameters are gathered for its forward and backward (stage 3), or once for both
-    (stage 2); weights outside of the layers are gathered for the whole step.
+    (stage 2); weights outside the layers are gathered for the whole step.
 
     Args:
-        model: with the weights to begin with.
+        model: the model with its initial weights.
         context: see `rank.Context`; its workload's `shards` names the list of layers.
-        mesh: of all ranks.
-        dtype: in which products are computed; None: as weights are.
-        experts: of this device alone, which stay as they are or are split further; None without.
+        mesh: the mesh of all ranks.
+        dtype: the type in which products are computed; None: the type of the weights.
+        experts: this device's `Experts`, which stay as they are or are sharded further; or None.
 
     Returns:
-        The networks of this device's stages, by their numbers: the model alone without a pipeline.
+        Number of a stage of this device -> its network; without a pipeline, the model alone.
     """
     stage = context.case.get("shard_stage")
     stages = {0: model}
@@ -77,26 +76,26 @@ def split(model, context, mesh, dtype, experts):
 
 
 def split_states(optimizer, mesh):
-    """The optimiser with each state on one of the devices that share a copy, for stage 1.
+    """Return the optimizer with each state on one of the devices that share a copy (stage 1).
 
-    That one updates the parameter and broadcasts it.
+    That device updates the parameter and broadcasts it.
     """
     group = mesh["shards"].get_group()
     return ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), group)
 
 
 def _groups(state):
-    """Groups of parameters of one of FSDP's states; older PyTorch has one or none."""
+    """Return the parameter groups of an FSDP state; older PyTorch has one group or none."""
     if hasattr(state, "_fsdp_param_groups"):
         return state._fsdp_param_groups
     return [state._fsdp_param_group] if state._fsdp_param_group else []
 
 
 def stage_of(model, optimizer):
-    """The stage that parameters and states are really split by: "1", "2", "3" or "none"."""
+    """Return the stage by which parameters and states are really split: "1" to "3", or "none"."""
     states = [m._get_fsdp_state() for m in model.modules() if isinstance(m, FSDPModule)]
     if states:
-        # The root is never gathered again: its layers say which stage it is.
+        # The root is never gathered again: its layers show the stage.
         groups = [g for state in states if not state._is_root for g in _groups(state)]
         again = [group.post_forward_mesh_info is not None for group in groups]
         return "3" if again and all(again) else "2"

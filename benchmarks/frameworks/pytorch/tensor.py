@@ -1,7 +1,7 @@
 """Matrices split over devices that compute the same samples: tensor parallel by DTensor.
 
-As Megatron-LM does it (Shoeybi et al. 2019, arXiv:1909.08053): of two matrices in a row the first
-is split by columns, the second by rows. Between them, in norms and residuals, each device has a
+As in Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053), the first of two consecutive matrices is
+split by columns and the second by rows. Between them, in norms and residuals, each device has a
 part of every sequence (Korthikanti et al. 2022, arXiv:2205.05198). Logits and loss stay split.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["loss_parallel", "parts_of", "split"]
 
 
 class Gathered(SequenceParallel):
-    """A norm of a part of each sequence, whose output is gathered once for all that read it."""
+    """A norm of a part of each sequence, whose output is gathered once for all its readers."""
 
     @staticmethod
     def _prepare_output_fn(use_local_output, mod, outputs, device_mesh):
@@ -27,18 +27,18 @@ class Gathered(SequenceParallel):
 
 
 def split(model, mesh, names):
-    """Splits a network's matrices over a mesh of one dimension.
+    """Split a network's matrices over a mesh of one dimension.
 
     Args:
-        model: with the weights to begin with.
-        mesh: of the devices that compute the same samples.
-        names: last names of modules by how they are split, `columns`, `rows` and `norms`.
+        model: the model with its initial weights.
+        mesh: the devices that compute the same samples.
+        names: last names of modules by how they are split: `columns`, `rows` and `norms`.
     """
     plan = {}
     for path, module in model.named_modules():
         name = path.rpartition(".")[2]
         if name in names["columns"]:
-            whole = path != name  # A layer's: what follows reads its own part.
+            whole = path != name  # A layer's output: the next layers read their own part.
             plan[path] = ColwiseParallel(use_local_output=whole)
         elif name in names["rows"]:
             inputs = Replicate() if isinstance(module, torch.nn.Embedding) else Shard(-1)
@@ -49,7 +49,7 @@ def split(model, mesh, names):
 
 
 def parts_of(model, names):
-    """Smallest number of parts of a matrix by `tensor`; 1: one is whole."""
+    """Return the smallest number of parts of a matrix; 1 if a matrix is whole."""
     found = []
     for path, module in model.named_modules():
         if path.rpartition(".")[2] in (*names["columns"], *names["rows"]):

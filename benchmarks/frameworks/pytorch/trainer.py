@@ -24,7 +24,7 @@ KEPT = [
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_cudnn_attention.default,
 ]
-"""Operators that cost most to compute again."""
+"""Operators whose recomputation would cost most."""
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -47,7 +47,7 @@ class Trainer(Base):
         stage = context.case.get("shard_stage")
         parted = stage in (2, 3) or context.together > 1
         if parted or stage == 1:
-            from frameworks.pytorch import sharding  # Takes seconds, which no other case pays.
+            from frameworks.pytorch import sharding  # Slow to import: only for these cases.
 
             mesh = sharding.mesh_of(context, device)
         recompute = context.case.get("recompute", "none")
@@ -102,7 +102,7 @@ class Trainer(Base):
         self.one = torch.ones((), device=device)
 
     def _on_device(self, batch):
-        """A batch's tensors; images in the layout of the case. What lies there is copied, too."""
+        """Copy a batch to the device, also tensors already there; images get the case's layout."""
         tensors = {
             name: torch.from_numpy(x) if isinstance(x, numpy.ndarray) else torch.from_dlpack(x)
             for name, x in batch.items()
@@ -125,7 +125,7 @@ class Trainer(Base):
         return placed
 
     def _compress(self, params):
-        """Compresses the exchange; returns the parameters without the momentum that it applies."""
+        """Compress gradients by DGC; return the parameters without momentum, which DGC applies."""
         context = self.context
         if not context.grouped or context.precision == "fp16":
             raise DoesNotFit(
@@ -142,7 +142,7 @@ class Trainer(Base):
         return {**params, "optimizer": "sgd", "weight_decay": 0.0}
 
     def _recompute(self, what):
-        """Layers keep their inputs alone (full), or products and attention too (selective)."""
+        """Make layers keep only their inputs (full), or products and attention too (selective)."""
         more = {}
         if what == "selective":
             more["context_fn"] = partial(create_selective_checkpoint_contexts, KEPT)
@@ -150,7 +150,7 @@ class Trainer(Base):
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, **more)
 
     def _compile(self):
-        """Compiles network and loss, forward and backward: before the first step, on no weight."""
+        """Compile forward and backward before the first step; weights do not change."""
         cxx = os.environ.get("CXX", "g++")
         if self.device.type == "cpu" and shutil.which(cxx) is None:
             raise DoesNotFit(
@@ -170,7 +170,7 @@ class Trainer(Base):
                 weight.copy_(torch.from_numpy(made[name]))
 
     def _in_layout_of_data(self):
-        """Names and values of all trainable parameters; the values are views."""
+        """Yield name and view of each trainable parameter, in data.py's layout."""
         matrices = {id(m.weight) for m in self.model.modules() if isinstance(m, nn.Linear)}
         for name, weight in self.model.named_parameters():
             if weight.requires_grad:
@@ -178,7 +178,7 @@ class Trainer(Base):
                 yield name, weight.t() if id(weight) in matrices else weight
 
     def step(self):
-        """Forward, backward, update. The loss stays on the device."""
+        """Run forward, backward and update; the loss stays on the device."""
         batch = next(self.batches)
         self.optimizer.zero_grad(set_to_none=True)
         with self.loss_in_parts():
@@ -197,13 +197,13 @@ class Trainer(Base):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         loss = _whole(loss.detach())
-        # The next step of a CUDA graph writes its result there; on a CPU it lies behind what the
-        # forward has made, which malloc then cannot use again (4 MB a step of gpt2's smallest).
+        # A CUDA graph's next step writes its result there; on a CPU its memory follows that of the
+        # forward pass, which malloc then cannot use again (4 MB per step of the smallest gpt2).
         copied = self.device.type == "cpu" or self.tuning == "compile_cuda_graphs"
         self.kept.append(loss.clone() if copied else loss)
 
     def _forward_and_backward(self, batch):
-        """Of a batch, in as many parts as the case says; returns the loss."""
+        """Run forward and backward of a batch, in the case's micro-batches; return the loss."""
         parts, losses, cut = self.context.case.get("micro_batches", 1), [], [batch]
         if parts > 1:
             chunks = {name: tensor.chunk(parts) for name, tensor in batch.items()}
@@ -219,7 +219,7 @@ class Trainer(Base):
         return sum(losses[1:], losses[0])
 
     def _exchanging(self, is_last):
-        """Gradients are summed up where they are, and exchanged once a step."""
+        """Return a context in which gradients are exchanged only for a step's last micro-batch."""
         if hasattr(self.model, "set_requires_gradient_sync"):
             self.model.set_requires_gradient_sync(is_last)
         elif not is_last and self.context.grouped:
@@ -227,13 +227,13 @@ class Trainer(Base):
         return contextlib.nullcontext()
 
     def count_step(self):
-        """Steps once more, and adds up what it computes and what its collectives send."""
+        """Run one more step, and count its FLOPs and the bytes that its collectives send."""
         context = self.context
         with contextlib.ExitStack() as stack:
             if context.case["compiler"] != "none":
                 if not hasattr(torch.compiler, "set_stance"):  # before 2.6
                     return
-                # Else Dynamo would leave the step uncompiled from now on.
+                # Otherwise Dynamo would no longer compile the step.
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             flops, sent = stack.enter_context(Flops()), None
             if context.grouped and not self.compression:
@@ -241,7 +241,7 @@ class Trainer(Base):
 
                 sent = stack.enter_context(Sent())
             self.step()
-        if context.pieces == 1:  # Else attention passes over blocks that are masked.
+        if context.pieces == 1:  # Otherwise attention skips masked blocks.
             self.flops_per_step = flops.total
         if sent:
             self.sent_bytes_per_step = sent.bytes
@@ -253,7 +253,7 @@ class Trainer(Base):
             return function(self.model, next(self.batches)).tolist()
 
     def updates_made(self):
-        """An overflow halves the scale, until it is 0."""
+        """Return the number of steps without an overflow, which halves the scale until it is 0."""
         if not self.scaler.is_enabled():
             return None
         scales = [*self.scales, self.scaler.scale(self.one)]
@@ -277,7 +277,7 @@ class Trainer(Base):
         return split.joined(own) if split else own
 
     def autocast(self):
-        """Mixed precision where the case asks for it, and its kernel of attention."""
+        """Return a context of the case's mixed precision and attention kernel."""
         dtype = AUTOCAST.get(self.context.precision)
         mixed = torch.autocast(self.device.type, dtype, enabled=dtype is not None)
         if self.tuning not in tuning.ATTENTION:
@@ -288,7 +288,7 @@ class Trainer(Base):
         return both
 
     def modes_used(self):
-        """Reports Dynamo's compilation, layouts of convolutions, and what ranks send and store."""
+        """Return the compiler, layout, compression and splits that were really used."""
         case, found = self.context.case, {}
         if case["compiler"] != "none":
             compiled = torch._dynamo.utils.counters["aot_autograd"]["ok"]
@@ -309,7 +309,7 @@ class Trainer(Base):
         return {**found, **self._splits_used()}
 
     def _splits_used(self):
-        """By how many devices matrices, sequences and experts are split; the schedule of layers."""
+        """Return over how many devices matrices, sequences and experts are split; the schedule."""
         context, found = self.context, {}
         if context.tensor > 1:
             from frameworks.pytorch import tensor
@@ -327,7 +327,7 @@ class Trainer(Base):
         return found
 
     def _channels_are_last(self):
-        """Whether all convolutions leave their results so, in a forward outside of the window."""
+        """Return whether all convolutions return channels last in a forward outside the window."""
         seen = []
         hooks = [
             layer.register_forward_hook(lambda _, __, result: seen.append(result))
@@ -338,15 +338,15 @@ class Trainer(Base):
             self.loss(self.model, self._on_device(self.example()))
         for hook in hooks:
             hook.remove()
-        large = [each for each in seen if min(each.shape[1:]) > 1]  # others lie in both orders
+        large = [each for each in seen if min(each.shape[1:]) > 1]  # other tensors have both orders
         return bool(large) and all(
             each.is_contiguous(memory_format=torch.channels_last) for each in large
         )
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1.
+        """Return the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1.
 
-        fp16 keeps 10 bits as TF32 does; autocast is recognised by the type of what it returns.
+        fp16 keeps as many bits as TF32. Autocast is recognised by the type of the product.
         """
         size = 256
         fine = torch.full((size, size), 1 + 2.0**-12, device=self.device)
@@ -365,5 +365,5 @@ class Trainer(Base):
 
 
 def _whole(weight):
-    """A parameter with all of its shards; every rank that holds one has to ask for it."""
+    """Return a parameter gathered from its shards; all ranks with a shard must call this."""
     return weight.full_tensor() if hasattr(weight, "full_tensor") else weight

@@ -1,6 +1,6 @@
-"""Switches of PyTorch alone, by the names that its `framework.json` lists under `tuning`.
+"""Switches that only PyTorch has, by the names under `tuning` in its `framework.json`.
 
-Each is set where PyTorch's own programs set it, and `used` says after the window what really ran.
+Each is set where PyTorch's own programs set it. After the window, `used` finds what really ran.
 """
 
 import collections
@@ -16,15 +16,15 @@ REDUCER = {
     "ddp_bucket_view": {"gradient_as_bucket_view": True},
     "ddp_static_graph": {"static_graph": True},
 }
-"""How DistributedDataParallel gathers gradients into buckets."""
+"""`tuning` -> arguments by which DistributedDataParallel puts gradients into buckets."""
 HOOKS = {"ddp_fp16": torch.float16, "ddp_bf16": torch.bfloat16}
-"""The type in which gradients are exchanged."""
+"""`tuning` -> type in which gradients are exchanged."""
 UPDATES = {
     "optimizer_fused": {"fused": True},
     "optimizer_foreach": {"foreach": True, "fused": False},
     "optimizer_for_loop": {"foreach": False, "fused": False},
 }
-"""One kernel for all parameters and operations, one for each operation, one for each of both."""
+"""Kernels: one for all parameters and operations, one per operation, one per both."""
 COMPILE = {
     "compile_max_autotune": {"mode": "max-autotune-no-cudagraphs"},
     "compile_cuda_graphs": {"mode": "reduce-overhead"},
@@ -38,7 +38,7 @@ ATTENTION = {
 
 
 def replicated(model, name, warmup_steps):
-    """A model whose gradients are averaged over all ranks."""
+    """Return a model whose gradients are averaged over all ranks."""
     found = DistributedDataParallel(model, **REDUCER.get(name, {}))
     if name in HOOKS:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -49,20 +49,20 @@ def replicated(model, name, warmup_steps):
     if name == "ddp_powersgd":
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
-        # Its factors begin warm: so many steps exchange gradients as they are, the first window's
-        # none. PyTorch asks for two at the least.
+        # Its factors start after this number of steps with full gradients, none of which is in the
+        # window. PyTorch requires at least two.
         state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=max(2, warmup_steps))
         found.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     return found
 
 
 def attention(name):
-    """Scaled dot-product attention by one kernel only; it fails if that is not available."""
+    """Return a context of attention by one kernel only; it fails if that is not available."""
     return sdpa_kernel(ATTENTION[name])
 
 
 def decoder(name, device):
-    """The decoder of real images; None if their reader decodes."""
+    """Return the decoder of real images; None if their reader decodes."""
     if name != "dali":
         return None
     from readers.dali import Decoder
@@ -73,14 +73,14 @@ def decoder(name, device):
 class Held:
     """Batches that were decoded on the device, kept until the device has copied them.
 
-    A step drops them when the host is through with it, and DALI may decode into their memory then.
+    A step drops them when the host is done with it; DALI may then decode into their memory.
     """
 
     def __init__(self):
         self._kept = collections.deque()
 
     def keep(self, tensors):
-        """Keeps what a copy was queued of, and drops what has been copied."""
+        """Keep tensors whose copy is queued; drop tensors that have been copied."""
         copied = torch.cuda.Event()
         copied.record()
         self._kept.append((copied, tensors))
@@ -89,14 +89,14 @@ class Held:
 
 
 class Seen(TorchDispatchMode):
-    """The operators of its block, and the types of what collectives reduce."""
+    """Records the operators called in its block, and the types that collectives reduce."""
 
     def __init__(self):
         super().__init__()
         self.operators, self.reduced, self.bytes = set(), set(), 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Writes down a call, and does it."""
+        """Record a call and execute it."""
         name = func._schema.name
         self.operators.add(name)
         if name == "c10d::allreduce_":
@@ -106,13 +106,13 @@ class Seen(TorchDispatchMode):
 
 
 def used(name, trainer):
-    """The name where its switch was really used, else `default`: by what one more step calls."""
+    """Return the name if one more step shows that its switch was used, otherwise `default`."""
     if name in REDUCER:
-        return name if _gathers(name, trainer.forward._get_ddp_logging_data()) else "default"
+        return name if _reducer_used(name, trainer.forward._get_ddp_logging_data()) else "default"
     if name in COMPILE:
-        return name if _compiles(name) else "default"
+        return name if _compiler_used(name) else "default"
     if name == "dali":
-        # At the least the batches that steps have taken so far.
+        # At least the batches that steps have used so far.
         return name if 0 < len(trainer.data_waits_s or ()) <= trainer.decoder.decoded else "default"
     with Seen() as seen:
         trainer.step()
@@ -121,7 +121,7 @@ def used(name, trainer):
     elif name == "ddp_powersgd":
         good = 0 < seen.bytes < 4 * trainer.parameters
     elif name in ATTENTION:
-        good = _attends(name, seen.operators)
+        good = _attention_used(name, seen.operators)
     else:
         fused = any("_fused_" in each for each in seen.operators)
         foreach = any("_foreach_" in each for each in seen.operators)
@@ -130,22 +130,22 @@ def used(name, trainer):
     return name if good else "default"
 
 
-def _gathers(name, told):
-    """Whether the reducer has what was asked for."""
+def _reducer_used(name, told):
+    """Return whether the reducer has the setting that `name` asks for."""
     if "bucket_cap_mb" in REDUCER[name]:
         return told["bucket_cap_bytes"] == REDUCER[name]["bucket_cap_mb"] * 2**20
     return bool(told["static_graph" if name == "ddp_static_graph" else "gradient_as_bucket_view"])
 
 
-def _compiles(name):
-    """Whether kernels were chosen by timing them, or recorded as graphs."""
+def _compiler_used(name):
+    """Return whether inductor timed its kernels, or recorded CUDA graphs, as `name` asks."""
     counted = torch._dynamo.utils.counters["inductor"]
     if name == "compile_max_autotune":
         return counted["select_algorithm_autotune"] > 0
     return counted["cudagraph_skips"] == 0 and torch.cuda.is_available()
 
 
-def _attends(name, operators):
+def _attention_used(name, operators):
     kernels = {
         "sdpa_flash": "_scaled_dot_product_flash_attention",
         "sdpa_efficient": "_scaled_dot_product_efficient_attention",

@@ -12,35 +12,35 @@ from base_trainer import Base, expect_precision, optimizer_of
 from tensorflow.python.ops import collective_ops
 
 GROUP = 1
-"""Key of the ranks as a group of collectives."""
+"""Key of the group of all ranks in collectives."""
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**15, 2000
-"""Loss scaling of fp16: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16: doubled after GROWTH_STEPS good steps, halved by an overflow."""
 
 
 class GraphScope(Scope):
-    """Keeps the updates of running averages, which a step has to run."""
+    """A scope that collects the updates of running averages, which a step must run."""
 
     def __init__(self):
         super().__init__()
         self.updates = []
 
     def average(self, name, value):
-        """Follows a value over the steps, for inference."""
+        """Collect the update of a running average for inference."""
         self.updates.append(super().average(name, value))
 
 
 def _readers(weight):
-    """Operations that take the value of a variable."""
+    """Return the operations that read the value of a variable."""
     reads = [op for op in weight.handle.consumers() if op.type == "ReadVariableOp"]
     return [reader for read in reads for reader in read.outputs[0].consumers()]
 
 
 class Trainer(Base):
-    """The graph of one trainer. A parameter server has none of its own."""
+    """The graph of one trainer. A parameter server has no graph of its own."""
 
     instances = 0
-    """Collectives in the graph; the number of each is its key."""
+    """Number of collectives in the graph; the number of each collective is its key."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
@@ -67,13 +67,13 @@ class Trainer(Base):
         self.fetched = [loss, train]
         self.run = self.session.make_callable(self.fetched, list(self.fed.values()))
         if runtime.gpu:
-            with tf.device(self._own()):
+            with tf.device(self._device()):
                 runtime.allocated = functools.partial(
                     self.session.run, tf.contrib.memory_stats.MaxBytesInUse()
                 )
 
     def _placed_batch(self, batch):
-        """What a step is fed with: a batch; on a GPU the number of one that lies there."""
+        """Return the feed of a step: a batch, or the number of a batch stored on the GPU."""
         batch = channels_last.batch(batch)
         if not self.context.runtime.gpu or self.context.data_path is not None:
             return batch
@@ -81,7 +81,7 @@ class Trainer(Base):
         return {"number": len(self.held) - 1}
 
     def _inputs(self):
-        """The tensors of a batch by name; `fed` are those that a step takes from outside."""
+        """Return name -> tensor of a batch; set `fed` to the placeholders that a step feeds."""
         example = channels_last.batch(self.example())
         if not self.held:
             self.fed = {
@@ -91,10 +91,10 @@ class Trainer(Base):
             return self.fed
         self.fed = {"number": tf.compat.v1.placeholder(tf.int32, [])}
         self.stacks = {}
-        with tf.device(self._own()):
+        with tf.device(self._device()):
             stacks = {}
             for name, value in example.items():
-                # Fed, for a graph with such constants may be too large.
+                # Fed, because a graph with such constants may be too large.
                 shape = [len(self.held), *value.shape]
                 self.stacks[name] = tf.compat.v1.placeholder(value.dtype, shape)
                 stacks[name] = tf.Variable(
@@ -104,16 +104,16 @@ class Trainer(Base):
                 )
             return {name: tf.gather(stack, self.fed["number"]) for name, stack in stacks.items()}
 
-    def _own(self):
-        """This process and, where it has one, its device."""
+    def _device(self):
+        """Return TensorFlow's name of this process and its GPU; None if it needs no name."""
         context, own = self.context, ""
         if context.runtime.cluster is not None:
             own = "/job:trainer/task:{}".format(context.rank)
         return (own + "/device:GPU:0" if context.runtime.gpu else own) or None
 
     def _placement(self):
-        """Where variables and all else lie."""
-        context, own = self.context, self._own()
+        """Return the device placement of variables and operations."""
+        context, own = self.context, self._device()
         if context.runtime.cluster is None or context.grouped:
             return own
         return tf.compat.v1.train.replica_device_setter(
@@ -121,7 +121,7 @@ class Trainer(Base):
         )
 
     def _train(self, loss):
-        """The operation of one step."""
+        """Return the operation of one training step."""
         case, weights = self.context.case, list(self.scope.weights.values())
         if self.context.precision == "fp16":
             return self._train_scaled(loss, weights)
@@ -133,9 +133,9 @@ class Trainer(Base):
         return self._update(weights, gradients)
 
     def _train_scaled(self, loss, weights):
-        """One step with a loss that is scaled, so that its gradients in float16 are not zero.
+        """Return the operation of a step with loss scaling, so that float16 gradients are not zero.
 
-        What is lost to an overflow is that step's update, on all ranks.
+        An overflow skips the update of that step on all ranks.
         """
         scale = tf.compat.v1.train.experimental.DynamicLossScale(
             initial_loss_scale=FIRST_SCALE, increment_period=GROWTH_STEPS
@@ -153,17 +153,17 @@ class Trainer(Base):
         return tf.group(rescale, update, *self.scope.updates)
 
     def _exchanged(self, gradients):
-        """The means of the gradients of all ranks, none of them sparse."""
+        """Return the mean gradients over all ranks, as dense tensors."""
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return self._all_reduce(dense, "Div") if self.context.grouped else dense
 
     def _slots(self, weights):
-        """What an optimiser keeps of each weight, and the number of its steps."""
+        """Return the optimizer's slots of each weight, and the variable that counts steps."""
         _, number = optimizer_of(self.context.params, OPTIMIZERS)
         count, slots = tf.Variable(tf.zeros([], tf.int64), name="steps", trainable=False), []
         for weight in weights:
             zeros = tf.zeros(weight.shape)
-            # Where the weight lies: on its parameter server.
+            # On the weight's parameter server.
             with tf.device(weight.device):
                 slots.append(
                     [tf.Variable(zeros, trainable=False, name="slot") for _ in range(number)]
@@ -171,7 +171,7 @@ class Trainer(Base):
         return slots, count
 
     def _updated(self, weights, gradients, slots, step):
-        """The operation that updates all weights."""
+        """Return the operation that updates all weights."""
         params, updates = self.context.params, []
         optimizer, _ = optimizer_of(params, OPTIMIZERS)
         for weight, gradient, held in zip(weights, gradients, slots):
@@ -190,9 +190,9 @@ class Trainer(Base):
         return tf.group(updated, *self.scope.updates)
 
     def _update_together(self, weights, gradients):
-        """Synchronous parameter servers, which collect the gradients of a step.
+        """Return a step with synchronous parameter servers, which collect its gradients.
 
-        The first trainer takes their means, updates, and lets the others go on.
+        The first trainer averages them, updates the weights, and releases the other trainers.
         """
         trainers, pairs = self.context.world_size, zip(weights, gradients)
         given, means = zip(*[self._collected(weight, gradient) for weight, gradient in pairs])
@@ -206,7 +206,7 @@ class Trainer(Base):
             return tf.group(updated.enqueue_many([others]), *given)
 
     def _collected(self, weight, gradient):
-        """Two operations: hand a gradient to the weight's server; wait for all, take their mean."""
+        """Return two operations: send a gradient to its server; wait for all and average them."""
         count, always = self.context.world_size, 2**62  # no gradient is late: its sender waits
         name = weight.op.name + "/gradient"
         with tf.device(weight.device):
@@ -220,7 +220,7 @@ class Trainer(Base):
             return held.apply_grad(gradient, always), held.take_grad(count)
 
     def _all_reduce(self, tensors, final):
-        """The sum or the mean ("Div") over all ranks, exchanged as one vector."""
+        """All-reduce tensors as one vector, to the sum ("Id") or the mean ("Div") over ranks."""
         vector = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
         ranks = self.context.world_size
         self.instances += 1
@@ -232,7 +232,7 @@ class Trainer(Base):
         return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors)]
 
     def _assign(self):
-        """The operation that sets all weights: to this rank's values, in a group to rank 0's."""
+        """Return the operation that sets all weights; in a group, all ranks get rank 0's values."""
         values = list(self.values.values())
         if self.context.grouped:
             mine = 1.0 if self.context.rank == 0 else 0.0
@@ -240,7 +240,7 @@ class Trainer(Base):
         return tf.group(*[w.assign(value) for w, value in zip(self.named.values(), values)])
 
     def _initialise(self):
-        """Sets weights of data.py; with parameter servers the first trainer does it for all."""
+        """Set the weights of data.py; with parameter servers, only the first trainer does so."""
         context = self.context
         made = self.initial_weights(
             {name: channels_last.shape_of_data(w.shape.as_list()) for name, w in self.named.items()}
@@ -259,25 +259,25 @@ class Trainer(Base):
         context.runtime.barrier()
 
     def ranks_agree(self):
-        """Whether the weights of all trainers are of the same age."""
+        """Return whether the weights of all trainers have the same age."""
         return self.context.case["sync"] == "sync"
 
     def serve(self):
-        """Runs this parameter server until the agent ends it, once all trainers are done."""
+        """Run this parameter server until the agent ends it, after all trainers are done."""
         self.context.runtime.server.join()
 
     def step(self):
-        """Forward, backward, exchange, update. Returns when the session is through."""
+        """Run forward, backward, exchange and update; return when the session is done."""
         batch = next(self.batches)
         loss, _ = self.run(*[batch[name] for name in self.fed])
         self.kept.append(loss)
 
     def updates_made(self):
-        """Only gradients without an overflow count as a step of the optimiser."""
+        """Return the optimizer's steps, which do not include steps with an overflow."""
         return None if self.updates is None else int(self.session.run(self.updates))
 
     def count_step(self):
-        """Counts the graph of which every step is a run."""
+        """Count the FLOPs of the graph, which every step runs."""
         self.flops_per_step = flops_of(self.session.graph)
 
     def weights(self):
@@ -286,9 +286,9 @@ class Trainer(Base):
         return {name: channels_last.weight_of_data(value) for name, value in values.items()}
 
     def precision_proof(self):
-        """Looks at what products keep of 1 + 2^-12, which coarser types round to 1.
+        """Return the precision that a product with 1 + 2^-12 shows: coarser types round it to 1.
 
-        Their graph is rewritten as the step's is; fed, so that none is computed beforehand.
+        Its graph is rewritten like that of a step. Values are fed, so that no constant is folded.
         """
         types = {weight.dtype.base_dtype for weight in self.named.values()}
         fine = numpy.full([256, 256], 1 + 2.0**-12, "float32")

@@ -23,12 +23,12 @@ class Runtime(Base):
     line = "tensorflow2"
 
     def init(self):
-        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        """Choose the device (the launcher shows the process only its own), join the others."""
         context = self.context
         self.gpu = context.device is not None
         self.strategy = self.coordinator = None
         self.pending = None
-        """Waits until the last step is done; the trainer sets it."""
+        """Function that waits until the last step is done; the trainer sets it."""
         self.clock = ThreadPoolExecutor(1)
         tf.random.set_seed(context.seed + context.data_rank)
         tf.config.threading.set_intra_op_parallelism_threads(
@@ -45,14 +45,14 @@ class Runtime(Base):
             self._meet_ranks()
 
     def _meet_servers(self):
-        """Finds the chief, the workers and the servers (ps); the chief connects to all others."""
+        """Define the cluster of chief, workers and servers (ps); connect the chief to them."""
         context = self.context
         addresses = {}
         for process in context.job["processes"]:
             task = addresses.setdefault(process["role"], {})
             task[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
         self.cluster, self.workers = tf.train.ClusterSpec(addresses), len(addresses["worker"])
-        # On one core there would be one thread, which waits for the servers and runs nothing else.
+        # With one core there would be one thread: it waits for the servers and runs nothing else.
         tf.config.threading.set_inter_op_parallelism_threads(
             max(len(os.sched_getaffinity(0)), self.workers + 1)
         )
@@ -66,7 +66,7 @@ class Runtime(Base):
             self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
 
     def new_server(self):
-        """Starts to listen as a worker or as a parameter server."""
+        """Return a new server, which listens as a worker or as a parameter server."""
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
             inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
@@ -98,19 +98,19 @@ class Runtime(Base):
         self.meeting = rendezvous.Rendezvous(context.rank, context.world_size, lead)
 
     def barrier(self):
-        """Waits for all ranks and their devices."""
+        """Wait for all ranks and their devices."""
         self.device_sync()
         super().barrier()
 
     def device_sync(self):
-        """Waits until the GPU is idle, or all workers; a rank's steps on the CPU just return."""
+        """Wait until the GPU or all workers are idle; a rank's CPU steps are synchronous."""
         if self.gpu:
             tf.test.experimental.sync_devices()
         elif self.coordinator:
             self.coordinator.join()
 
     def mark(self):
-        """On GPUs and with workers the moment at which the last step is done; a thread waits.
+        """Return a mark; on GPUs and with workers, a thread waits until the last step is done.
 
         TensorFlow has no device events.
         """
@@ -124,7 +124,7 @@ class Runtime(Base):
         return super().laps([mark.result() for mark in marks] if waited else marks)
 
     def profile(self, run):
-        """The spans of TensorFlow's operators; on GPUs of the kernels on each stream."""
+        """Return the spans of TensorFlow's operators; on GPUs, those of kernels on each stream."""
         from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
         space = XSpace()
@@ -175,7 +175,7 @@ class Runtime(Base):
         return traffic.of_sockets("grpc", self.master)
 
     def shutdown(self):
-        """Leaves together: the others' collectives may still speak to this rank's server."""
+        """Leave together with the others: their collectives may still use this rank's server."""
         self.clock.shutdown()
         super().barrier()
         super().shutdown()

@@ -1,8 +1,7 @@
 """Training in TensorFlow 2 with parameter servers, by tf.distribute's ParameterServerStrategy.
 
-One process, the chief, is measured: it schedules the steps of all workers. Whichever worker is free
-takes the next one, with a batch of its own, reads the weights from the servers (ps) and updates
-them there.
+One process, the chief, is measured: it schedules the steps of all workers. A free worker takes the
+next step with a batch of its own, reads the weights from the servers (ps) and updates them there.
 """
 
 import functools
@@ -16,17 +15,17 @@ from apis.tensorflow.scope import Scope
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 
 AHEAD = 8
-"""Steps of each worker that may be scheduled and not done: none waits for a slower one."""
+"""Maximum scheduled and unfinished steps of a worker, so that none waits for a slower one."""
 
 EXPECTED = {"compiler": "none", "execution": "default", "data": "synthetic"}
-"""Values of axes without which a worker's step would be another one."""
+"""Required values of axes; with other values, a worker would run another step."""
 
 SAVED = "batches"
-"""A worker's own batches, in the folder of its process."""
+"""Folder of a worker's batches, in the folder of its process."""
 
 
 class Task(Base):
-    """A worker, which runs the steps that it is given, or a server, which holds weights."""
+    """A worker, which runs the steps that it gets, or a server, which stores weights."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
@@ -37,12 +36,12 @@ class Task(Base):
             tf.data.Dataset.from_tensor_slices(named).save(SAVED)
 
     def serve(self):
-        """Does what the chief says, until the agent ends this process."""
+        """Execute what the chief schedules, until the agent ends this process."""
         self.context.runtime.new_server().join()
 
 
 class Chief(Base):
-    """Schedules one step for each worker, and counts the updates that have reached the servers."""
+    """Schedules one step for each worker, and counts the updates on the servers."""
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
@@ -95,7 +94,7 @@ class Chief(Base):
         return loss
 
     def step(self):
-        """Schedules a step for each worker; waits where one is more than AHEAD steps behind."""
+        """Schedule a step for each worker; wait if a worker is more than AHEAD steps behind."""
         scheduled = [
             self.coordinator.schedule(self.train, args=(self.batches,)) for _ in range(self.workers)
         ]
@@ -105,11 +104,11 @@ class Chief(Base):
             _wait_for(self.kept[-1 - AHEAD])
 
     def count_step(self):
-        """Counts the graph that each worker runs in a step."""
+        """Count the FLOPs of the graph that each worker runs in a step."""
         self.flops_per_step = self.workers * flops_of(self.traced)
 
     def losses(self):
-        """The mean loss of the workers in each step so far."""
+        """Return the mean loss of the workers in each step so far."""
         self.coordinator.join()
         sent, updates = len(self.kept) * self.workers, int(self.updates.numpy())
         if updates != sent:
@@ -117,12 +116,12 @@ class Chief(Base):
         return [float(numpy.mean([loss.fetch() for loss in step])) for step in self.kept]
 
     def weights(self):
-        """Name -> value of all trainable parameters, as the servers have them."""
+        """Return name -> value of all trainable parameters on the servers."""
         named = self.scope.weights
         return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
     def precision_proof(self):
-        """Looks at what a worker's product keeps of 1 + 2^-12, which coarser types round to 1."""
+        """Return the precision that a worker's product with 1 + 2^-12 shows: TF32 gives 1."""
         exact = self.coordinator.schedule(tf.function(_exact_product)).fetch()
         return expect_precision(self.context.precision, "fp32" if exact else "tf32")
 

@@ -1,4 +1,4 @@
-"""Training in TensorFlow 2: a loop of our own over a tf.function, as its guide advises."""
+"""Training in TensorFlow 2: a custom loop over a tf.function, as its guide advises."""
 
 import functools
 
@@ -13,7 +13,7 @@ from frameworks.tensorflow2.servers import Chief, Task
 TYPES = {"bf16": tf.bfloat16, "fp16": tf.float16}
 
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
-"""Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
+"""Loss scaling of fp16, as in PyTorch: doubled after GROWTH_STEPS, halved by an overflow."""
 
 
 def Trainer(context, network, data):
@@ -55,7 +55,7 @@ class RankTrainer(Base):
             self.loss_scale, self.good_steps = tf.Variable(FIRST_SCALE), tf.Variable(0)
 
         xla, eager = context.case["compiler"] == "xla", context.case["execution"] == "eager"
-        # Collectives are no part of what XLA compiles.
+        # XLA does not compile collectives.
         whole = not (eager or context.grouped)
         if xla and not whole:
             self._backward = tf.function(self._backward, jit_compile=True)
@@ -67,14 +67,14 @@ class RankTrainer(Base):
         return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
 
     def _cast(self, value):
-        """A tensor on the device; floating-point values in the type of the case's precision."""
+        """Return a tensor on the device; floating-point values get the type of the precision."""
         return tf.constant(value, self.dtype if value.dtype.kind == "f" else None)
 
     def _loss(self, batch):
         return self.network.loss(self.model, batch)
 
     def _backward(self, batch):
-        """The loss and the gradients of all weights, in fp16 multiplied by the loss scale."""
+        """Return the loss and all gradients; fp16 gradients are multiplied by the loss scale."""
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
             scaled = (
@@ -86,7 +86,7 @@ class RankTrainer(Base):
         operation = getattr(tf.distribute.ReduceOp, operation)
 
         def in_replica(*values):
-            # Here a tensor gets the device of the replica, which all_reduce looks for.
+            # Here a tensor gets the replica's device, which all_reduce needs.
             values = [tf.identity(value) for value in values]
             return tf.distribute.get_replica_context().all_reduce(operation, values)
 
@@ -98,7 +98,7 @@ class RankTrainer(Base):
             self.optimizer(self.context.params, step, weight, gradient, *slots)
 
     def _update_unless_overflown(self, gradients):
-        """Updates and now and then doubles the loss scale, or halves it."""
+        """Update the weights, or halve the loss scale after an overflow; double it now and then."""
         gradients = [gradient / self.loss_scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
         if finite:
@@ -122,17 +122,17 @@ class RankTrainer(Base):
         return loss
 
     def step(self):
-        """Forward, backward, update. The loss stays a tensor."""
+        """Run forward, backward and update; the loss stays a tensor."""
         loss = self.train(next(self.batches))
         self.context.runtime.pending = loss.numpy
         self.kept.append(loss)
 
     def updates_made(self):
-        """Only gradients without an overflow count as a step of the optimiser."""
+        """Return the optimizer's steps, which do not include steps with an overflow."""
         return None if self.loss_scale is None else int(self.steps.numpy())
 
     def count_step(self):
-        """Steps once more, and counts the graph of the function that it calls."""
+        """Run one more step, and count the FLOPs of the graph that it runs."""
         train, graphs = self.train, []
         function = train if hasattr(train, "get_concrete_function") else tf.function(train)
 
@@ -151,9 +151,9 @@ class RankTrainer(Base):
         return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
     def modes_used(self):
-        """Whether Python runs each step, and whether XLA must compile what is traced.
+        """Return whether Python runs each step, and whether XLA compiled the traced functions.
 
-        Where XLA must, TensorFlow raises what it cannot compile, and runs nothing otherwise.
+        If XLA must compile a function and cannot, TensorFlow raises an error and does not run it.
         """
         graph = hasattr(self.train, "get_concrete_function")
         compiled = all(getattr(step, "_jit_compile", None) for step in self.compiled)
@@ -164,7 +164,7 @@ class RankTrainer(Base):
         }
 
     def precision_proof(self):
-        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
+        """Return the precision that products with 1 + 2^-12 show: TF32, bfloat16 round it to 1."""
         fine = tf.cast(tf.fill([256, 256], 1 + 2.0**-12), self.dtype)
         unit = tf.eye(256, dtype=self.dtype)
         product = tf.matmul(fine, unit)

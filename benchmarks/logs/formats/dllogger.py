@@ -2,8 +2,8 @@
 
 Lines of METADATA state the units. The logger's output on the terminal is read as well:
 `DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`, and
-`DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`. Where no step states a speed, as
-in BERT of PyTorch, that of the whole training is read: `"step": []`, in the terminal `()`.
+`DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`. If no step states a throughput, as
+in PyTorch's BERT, that of the whole training is read: `"step": []`, on the terminal `()`.
 """
 
 import json
@@ -28,7 +28,7 @@ _UNITS = {
     "train_items_per_sec": "items/s",
     "throughput": None,
 }
-"""Metrics of training, the first of a line is read, and their units where no METADATA says one."""
+"""Metric -> its unit if no METADATA states it; the first metric of a line is read."""
 _LOSSES = ("train.loss", "train_loss", "training_loss", "step_loss", "loss")
 _LOSSES_IN_TEXT = compiled([loss + " : {}" for loss in _LOSSES])
 _TEXTS = [
@@ -43,7 +43,7 @@ _TEXTS = [
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None); the option `metric` names the throughput."""
+    """Yield (line number, fields or None); the option `metric` names the throughput."""
     rows = list(_rows(lines, options))
     of_steps = [row for row in rows if row[1] is None or "step" in row[1]]
     return iter(of_steps if any(fields for _, fields in of_steps) else rows)
@@ -84,7 +84,7 @@ def _document(line):
 
 
 def _step(step):
-    """A number, or epoch and iteration; none of a whole run, and None of an epoch."""
+    """Return the number (and epoch) of a step, or {"whole": True} of a run; None for an epoch."""
     if step == []:
         return {"whole": True}
     if isinstance(step, int):

@@ -21,7 +21,7 @@ _PATTERNS = [
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     before, metrics = None, set()
     for number, fields in rows(lines, MARKER, _PATTERNS):
         metric = fields.pop("metric", None) if fields else None

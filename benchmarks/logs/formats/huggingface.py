@@ -3,14 +3,14 @@
  45%|####5     | 10/22 [00:30<00:27,  2.27s/it]
 Steps:  45%|####5     | 10/22 [00:30<00:27,  2.27s/it, lr=0.0001, step_loss=0.12]
 
-The step and its time are those of the progress bar, which is smoothed by tqdm; the Trainer's line
-next to it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to the bar before. If
-there are several bars, the training's is the one with losses. Otherwise it is the longest, then the
-one that no evaluation ends, then the one with most steps. If bars have one name and number of
-steps, a bar that continues behind another encloses it. A bar that begins again once it is full is
-that of the next epoch. Where the bar is switched off, `num_input_tokens_seen` and `train_runtime`
-say how many tokens were seen since the line before, and in which time. Without them only the line
-at the end of a training states a speed, with evaluation and compilation in it.
+The step and its time are those of the progress bar, which tqdm smooths. The Trainer's line after
+it, `{'loss': 2.6031, 'grad_norm': 1.88, 'epoch': 2.24}`, belongs to this bar. If there are several
+bars, the training's is the one with losses. Otherwise it is the longest, then the one that no
+evaluation ends, then the one with most steps. If bars have one name and number of steps, a bar that
+continues after another one encloses it. A full bar that begins again is that of the next epoch.
+Without bars, `num_input_tokens_seen` and `train_runtime` give the tokens since the line before, and
+their time. Without these, only the line at the end of a training states a throughput, which
+includes evaluation and compilation.
 """
 
 import itertools
@@ -38,7 +38,7 @@ _NOT_TRAINING = re.compile(
     re.IGNORECASE,
 )
 _GLUED = re.compile(r"(?<=[\]}])(?= *(?:\d{1,3}%\||\{'))")
-"""Place where a bar or values begin again, and the carriage return between was lost."""
+"""Position at which a bar or values begin again after a lost carriage return."""
 _SEEN = [
     compiled(["'{}': {{}},".format(key), "'{}': '{{}}',".format(key)])
     for key in ("num_input_tokens_seen", "train_runtime")
@@ -53,11 +53,11 @@ _OTHERS = {
     )
 }
 _KEPT, _FORGOTTEN = 0.7, 0.01
-"""Part of its mean that tqdm keeps at each print, and part below which nothing is visible."""
+"""Share of its mean that tqdm keeps at each print, and share below which nothing is visible."""
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     bars, ends, seen, starts, evaluated = [], [], [], {}, set()
     for number, line in _pieces(lines):
         if "{'" in line and not MARKER.search(line[: line.index("{'")]):
@@ -78,22 +78,21 @@ def read(lines, options):
             bars.append((number, _bar(line), {}))
         elif _START in line and _bar(line):
             starts[len(bars)] = _bar(line)[2]
-    rows = _of_bars(bars, _enclosed(bars, starts, evaluated), [number for number, _ in ends])
+    rows = _rows_of_bars(bars, _enclosed(bars, starts, evaluated), [number for number, _ in ends])
     return iter(rows or _by_tokens(seen) or ends)
 
 
 def _pieces(lines):
-    """Lines by number, without marks of processes; several of one in which bars follow on."""
+    """Yield number and text of lines without process tags; a line with several bars is split."""
     for number, line in enumerate(lines, start=1):
         for piece in _GLUED.split(TAG.sub("", line)):
             yield number, piece
 
 
 def _bar(line):
-    """What a bar states, its elapsed seconds, and whose it is; None where it is damaged.
+    """Return a progress bar's fields, elapsed seconds and task; None if the bar is damaged.
 
-    Bars of one task have one name and one number of steps; those of tasks that are no training
-    have None.
+    A task is its name and its number of steps; it is None if the task is not training.
     """
     found = _BAR.search(line)
     if not found:
@@ -113,9 +112,9 @@ def _bar(line):
 
 
 def _enclosed(bars, starts, evaluated):
-    """Numbers of bars within another one with their name and steps, or that an evaluation ends.
+    """Return the numbers of bars that are inside another bar of their task, or of an evaluation.
 
-    A stack has the last step, the elapsed seconds and the numbers of each that may continue.
+    A stack has the last step, elapsed seconds and bar numbers of each run that may continue.
     """
     stacks, enclosed = {}, set()
     for n, (_, bar, _) in enumerate(bars):
@@ -139,8 +138,8 @@ def _enclosed(bars, starts, evaluated):
     return enclosed
 
 
-def _of_bars(bars, enclosed, ends):
-    """Rows of the training's bar, between whose runs lie the ends; others are skipped."""
+def _rows_of_bars(bars, enclosed, ends):
+    """Return rows of the training's bars, other bars as skipped; `ends` separate training runs."""
     whose = [bar and bar[2] and bar[2] + (n in enclosed,) for n, (_, bar, _) in enumerate(bars)]
     tasks = {}
     for (_, bar, others), task in zip(bars, whose):
@@ -156,7 +155,7 @@ def _of_bars(bars, enclosed, ends):
             continue
         if last and last["step"] == bar[0]["step"]:
             last["others"].update(others)
-            continue  # drawn once more
+            continue  # the bar was drawn again
         if last and last["step"] == last["steps"]:
             epoch = 0 if any(rows[-1][0] <= end < number for end in ends) else epoch + 1
         last = dict(bar[0], others=others, epoch=epoch, since=bar[0]["step"] - 1)
@@ -167,7 +166,7 @@ def _of_bars(bars, enclosed, ends):
 
 
 def _mark_resumed(stated):
-    """A resumed bar begins with all steps before: its mean is no figure until it forgot them."""
+    """Remove step times of a resumed bar until its mean no longer includes the steps before."""
     first, second = [fields["step"] for fields in stated[:2]] if len(stated) > 1 else (0, 0)
     jump = first / (second - first) - 1 if second > first else 0
     while jump > _FORGOTTEN and stated:
@@ -176,7 +175,7 @@ def _mark_resumed(stated):
 
 
 def _by_tokens(seen):
-    """Rows of lines that say how many tokens were seen in how many seconds, without numbers."""
+    """Return rows of lines that state total tokens and seconds, and no step number."""
     rows, before = [], None
     for number, counts, stated in seen:
         fields = {"others": {n: value for n, value in stated.items() if n == "loss"}}

@@ -1,9 +1,9 @@
 """Progress of Keras: `12/100 [==>...........] - 3s 25ms/step - loss: 2.3` below `Epoch 1/5`.
 
-The duration is the mean since the epoch's begin. A bar that is only estimating (`ETA:`) states no
-duration; bars behind a complete epoch are those of an evaluation. Below `Train on 6000 samples`
-bars count samples, and a duration is that of one, although older versions call it `/step`: then
-the bars of whole epochs are read.
+The duration is the mean since the epoch's beginning. A bar with an estimate (`ETA:`) states no
+duration. Bars after a complete epoch are those of an evaluation. Below `Train on 6000 samples`,
+bars count samples, and a duration is that of a sample, although older versions write `/step`. In
+such logs, only the bars of whole epochs are read.
 """
 
 import re
@@ -23,7 +23,7 @@ _TIME = re.compile(
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     rows, epoch, samples, before = [], 0, None, None
     for number, line in enumerate(lines, start=1):
         header = _EPOCH.search(line)
@@ -46,7 +46,7 @@ def read(lines, options):
             rows.append((number, None))
         elif time is not None:
             if again:
-                rows.pop()  # written once more with the results of the validation
+                rows.pop()  # Keras prints the row again with the results of the validation
             before = bar
             duration = {"step_time": time.group("step_time"), "time_unit": time.group("time_unit")}
             if time.group("of") == "step" and steps != samples:

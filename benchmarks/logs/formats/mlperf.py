@@ -1,13 +1,11 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
 The key `tracked_stats` states a throughput, in samples/s unless the option `unit` says otherwise
-(GPT-3's is in tokens/s). Its metadata state the step or the samples that have been seen, or those
-of a block of which it is the mean. Where none does, the time between `block_start` and `block_stop`
-is that of `samples_count` or `epoch_count`, and that between `epoch_start` and `epoch_stop` of
-`train_samples`, in batches of `global_batch_size`; GPT-3 counts tokens in all of them.
-
-Benchmarks count different things by one name. The log's clock and the numbers next to a number
-decide what it counts.
+(GPT-3's is in tokens/s). Its metadata state the step, the samples seen so far, or the samples of a
+block if the throughput is the mean of a block. Without this key, the time between `block_start` and
+`block_stop` is that of `samples_count` or `epoch_count`. The time between `epoch_start` and
+`epoch_stop` is that of `train_samples`, in batches of `global_batch_size`. GPT-3 counts all in
+tokens. Benchmarks use one name for different counts: the clock and nearby numbers show which it is.
 """
 
 import bisect
@@ -24,7 +22,7 @@ _RUN = ("run_start", "init_start")
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     events, damaged = [], []
     for number, event in _events(lines):
         (events if event else damaged).append((number, event))
@@ -38,9 +36,9 @@ def read(lines, options):
     unit = options.get("unit") or "samples/s"
     stats = _tracked(events, unit)
     if stats:
-        made = _made(stats, batch)
+        made = _ratio_to_clock(stats, batch)
         in_tokens = unit.startswith("token") or (length and _in_tokens(made, batch, length))
-        # One a step of no batch, and less than one a second: Minigo's are epochs.
+        # One event for each step without a batch, and less than one a second: Minigo's are epochs.
         counts_steps = not batch and 0 < made < 2 and stats[0][1].get("throughput", 1) < 1
         if "unit" not in options and (in_tokens or counts_steps):
             for _, fields, _, _ in stats:
@@ -68,7 +66,7 @@ def _events(lines):
 
 
 def _tracked(events, unit):
-    """Lines of `tracked_stats`; several events of a step with a figure each are one."""
+    """Return the `tracked_stats` lines; events of one step with one metric each are merged."""
     rows = []
     for number, event in events:
         if event["key"] != "tracked_stats" or not isinstance(event.get("value"), dict):
@@ -76,7 +74,7 @@ def _tracked(events, unit):
         fields, where = _figures(event["value"], unit), event.get("metadata") or {}
         place = tuple(_count(where, name) for name in ("step", "samples_count"))
         steps = event["value"].get("iterations")
-        if isinstance(steps, int) and place[0]:  # UNet3D's step is an epoch of so many
+        if isinstance(steps, int) and place[0]:  # UNet3D's `step` is an epoch with this many steps
             place, fields["counted"] = (place[0] * steps, place[1]), True
         last = rows[-1] if rows else None
         if last and last[3] == place != (None, None) and _is_more_of(fields, last[1]):
@@ -92,7 +90,7 @@ def _count(where, name):
 
 
 def _seen(where):
-    """Samples that were seen, in the words of the benchmark or of JAX's trainer."""
+    """Return the number of samples seen, by the key of the benchmark or of JAX's trainer."""
     seen = _count(where, "samples_count")
     return _count(where, "train_samples_since_beginning") if seen is None else seen
 
@@ -109,14 +107,14 @@ def _figures(value, unit):
 
 
 def _is_more_of(fields, last):
-    """Whether figures are of the same step, and none of them is there already."""
+    """Return whether `fields` has metrics and `last` has none of them."""
     own = {"throughput", "step_time"} & set(fields)
     known = own & set(last) or set(fields["others"]) & set(last["others"])
     return not known and (own or fields["others"])
 
 
 def _periods_of(stats, periods):
-    """The period of each line that is the only one of its period, by the line's number."""
+    """Return line number -> period, for lines that are the only ones of their period."""
     begins = [period["begin"] for period in periods]
     places = [bisect.bisect(begins, number) - 1 for number, _, _, _ in stats]
     counts = collections.Counter(places)
@@ -127,8 +125,8 @@ def _periods_of(stats, periods):
     }
 
 
-def _made(stats, batch):
-    """How much throughputs make by the log's clock of what the lines count: examples or steps."""
+def _ratio_to_clock(stats, batch):
+    """Return the median ratio of throughput times seconds to the counted examples or steps."""
     made = []
     for before, (_, fields, now_ms, place) in zip(stats, stats[1:]):
         examples = [now - then for then, now in zip(before[3], place) if None not in (then, now)]
@@ -139,20 +137,20 @@ def _made(stats, batch):
 
 
 def _in_tokens(ratio, batch, length):
-    """Whether throughputs make as many times too much of a step as an example has tokens."""
-    of_samples = 0.5 < ratio * (batch or 1) / length < 3  # a step of these lines is a sample
+    """Return whether throughputs are in tokens: too high by the number of tokens per example."""
+    of_samples = 0.5 < ratio * (batch or 1) / length < 3  # in these lines, a step is a sample
     return 0.5 < ratio / length < 3 or (of_samples and not 0.5 < ratio < 3)
 
 
 def _number(stats, periods, batch, work, began_ms):
-    """Number the lines by steps, or say of how many steps each is; and what the clock says of it.
+    """Set each line's step, or the number of steps that it covers, and its work by the clock.
 
     Args:
-        stats: the lines; those without a step beside others that have one are means of a block.
-        periods: by line.
-        batch: examples in a step; None where it is not stated.
-        work: the same in the unit of the throughputs.
-        began_ms: when the run started; None where that is not stated.
+        stats: the lines; if others have a step, a line without a step is a mean of a block.
+        periods: line number -> period.
+        batch: examples in a step; None if it is not stated.
+        work: the work of a step in the unit of the throughputs.
+        began_ms: when the run started; None if it is not stated.
     """
     if any(place[0] is not None for _, _, _, place in stats):
         for _, fields, _, place in stats:
@@ -166,7 +164,7 @@ def _number(stats, periods, batch, work, began_ms):
         if any(now <= then for then, now in zip(samples, samples[1:])):
             of_blocks = [periods.get(each[0], {}).get("samples") for each in stats]
             shares = [span * batch / count for span, count in zip(spans, samples) if count]
-            # Each counts its own block's, unless several processes or runs wrote them.
+            # Each counts the samples of its own block, unless several processes or runs wrote them.
             if list(samples) == of_blocks or 0.5 < statistics.median(shares or [0]) < 3:
                 samples = list(itertools.accumulate(samples))
         steps = [count // batch for count in samples]
@@ -174,9 +172,9 @@ def _number(stats, periods, batch, work, began_ms):
         gaps = [now - then for then, now in zip(steps, steps[1:])]
         gap = statistics.median(gaps or [1]) or 1
         if batch and usual < gap and 0.5 < usual * batch / gap < 3:
-            steps = [count // batch for count in steps]  # they count samples
+            steps = [count // batch for count in steps]  # the numbers count samples
         elif usual / gap > (3 if set(gaps) <= {1} else 20):
-            steps = [None] * len(stats)  # they number epochs
+            steps = [None] * len(stats)  # the numbers are epochs
         elif work and 0 < usual / gap < 0.9:
             for _, fields, _, _ in stats:
                 speed = fields.get("throughput")
@@ -187,7 +185,7 @@ def _number(stats, periods, batch, work, began_ms):
         else:
             fields.update(span=max(1, round(span)), whole=len(stats) == 1)
         period = periods.get(number)
-        # The last epoch may have ended early, and of short ones the last batch matters.
+        # The last epoch may have ended early; in short epochs the last, smaller batch matters.
         size = (
             period and work and period["is_epoch"] and not period["is_last"] and period["samples"]
         )
@@ -196,7 +194,7 @@ def _number(stats, periods, batch, work, began_ms):
 
 
 def _spans(stats, periods, work, began_ms):
-    """Steps that each line is of, by the log's clock; none where that is not known of all."""
+    """Return the steps that each line covers, by the log's clock; empty if any is unknown."""
     spans, before_ms = [], began_ms
     for number, fields, now_ms, _ in stats:
         speed = fields.get("throughput")
@@ -211,13 +209,13 @@ def _spans(stats, periods, work, began_ms):
 
 
 def _periods(events, batch, per_epoch, tokens):
-    """What lies between start and stop: blocks, or epochs where there are as many of them.
+    """Return the periods from start to stop events: epochs, or blocks if there are more blocks.
 
     Args:
-        events: all.
+        events: all events.
         batch: examples in a step.
         per_epoch: examples in an epoch.
-        tokens: of an example, where all counts are of tokens; else None.
+        tokens: tokens of an example, if all counts are in tokens; otherwise None.
     """
     found, opened, run, evaluated = {"block": [], "epoch": [], "eval": []}, {}, 0, []
     speeds, last = {}, (0, None)
@@ -255,15 +253,15 @@ def _periods(events, batch, per_epoch, tokens):
 
 
 def _is_same(start, stop):
-    """Whether two events are of one evaluation: a trainer may begin the next before its end."""
+    """Return whether two events are of one evaluation: the next may begin before the end of it."""
     first, last = ((each.get("metadata") or {}).get("epoch_num") for each in (start, stop))
     return first == last or None in (first, last)
 
 
 def _training_s(span, evaluations):
-    """Seconds of a period without the evaluations inside it; None where its begin is lost.
+    """Return the seconds of a period without the evaluations inside; None if its start is lost.
 
-    One that begins with the period is of the period before, and runs beside it.
+    An evaluation that begins with the period belongs to the period before and runs in parallel.
     """
     _, begin, start, end, stop = span
     if start is None:
@@ -278,7 +276,7 @@ def _training_s(span, evaluations):
 
 
 def _shares(found):
-    """Times its epochs' own seconds that a block lasted, by the lines of its epochs."""
+    """Return last line of an epoch -> its block's seconds divided by those of all its epochs."""
     shares = {}
     for block in found["block"]:
         epochs = [each for each in found["epoch"] if block[1] < each[1] and each[3] < block[3]]
@@ -292,14 +290,14 @@ def _all_s(spans, evaluations):
 
 
 def _blocks(spans, evaluated, batch, per_epoch, tokens):
-    """Samples of each block, and up to the end of each, where that is stated; else None.
+    """Return the samples of each block, and the samples up to its end; None if not stated.
 
     `evaluated` has the time and the count of each evaluation.
     """
     where = [[(each or {}).get("metadata") or {} for each in (s[2], s[4])] for s in spans]
     starts, stops = ([_seen(each[n]) for each in where] for n in (0, 1))
     if None not in stops:
-        on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # in the run of the last
+        on = [False, *(a[0] == b[0] for a, b in zip(spans, spans[1:]))]  # same run as before
         goes_back = any(on[n] and stops[n] <= stops[n - 1] for n in range(1, len(stops)))
         if starts[0] == stops[0] or (starts[0] is None and goes_back):
             return stops, [None] * len(stops)  # each its own
@@ -321,9 +319,9 @@ def _blocks(spans, evaluated, batch, per_epoch, tokens):
     ends = [next((n for at, n in evaluated if at > begin), None) for begin in begins_ms]
     sizes = [then is not None and now and now - then for then, now in zip([0, *ends], ends)]
     usual = statistics.median([size or 0 for size in sizes] or [0])
-    if batch and usual >= batch:  # of samples: BERT has no epochs
+    if batch and usual >= batch:  # the numbers count samples: BERT has no epochs
         return [size if size and 0 < size < 2 * usual else None for size in sizes], ends
-    # Some count samples in these; a batch of epochs is none.
+    # Some logs count samples here; a count below the batch size is a number of epochs.
     of_epochs = [
         count * per_epoch if count and per_epoch and count < (batch or 0) else None
         for count in counts
@@ -332,7 +330,7 @@ def _blocks(spans, evaluated, batch, per_epoch, tokens):
 
 
 def _stated(period, batch):
-    """What a period states without `tracked_stats`; None where its samples are not known."""
+    """Return the fields of a period without `tracked_stats`; None if its samples are unknown."""
     if period["seconds"] is None:
         return {"skipped": "without a begin"}
     steps = (period["samples"] or 0) / (batch or 1)

@@ -44,7 +44,7 @@ _SAMPLES = [re.compile(r"\bavg_samples: (?P<samples>{})".format(NUMBER))]
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     found = [(number, line) for number, line in enumerate(lines, start=1) if MARKER.search(line)]
     training = [line for _, line in found if "loss" in line]
     # PaddleRec divides its first step by the steps between two lines.

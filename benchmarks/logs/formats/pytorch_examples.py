@@ -12,7 +12,7 @@ from logs.lines import NUMBER, rows
 TITLE = "PyTorch's examples, torchvision's references, NVIDIA Apex"
 MARKER = re.compile(r"(?:Epoch: ?|\bTRAIN )\[(?!\d+\] Total time)")
 WINDOW = 20
-"""Steps of which torchvision's MetricLogger states the mean; fewer at the begin of an epoch."""
+"""Steps in the mean of torchvision's MetricLogger; fewer at the beginning of an epoch."""
 _STEP = r"\[(?P<epoch>\d+)(?:/\d+)?\] *\[\s*(?P<step>\d+)/(?P<steps>\d+)\]\s+"
 _TIME = r"\bTime:?\s+(?P<step_time>{0})s?\s*\(\s*(?:{0})s?\s*\)".format(NUMBER)
 _SPEED = r"\bSpeed:?\s+(?P<throughput>{})".format(NUMBER)
@@ -24,7 +24,7 @@ _PATTERNS = [
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     unit = options.get("unit") or "samples/s"
     for number, fields in rows(lines, MARKER, _PATTERNS, time_unit="s", unit=unit):
         if fields:

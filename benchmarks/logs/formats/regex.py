@@ -1,6 +1,6 @@
-"""Any log whose lines a regular expression with named groups fits.
+"""Any log whose lines fit a regular expression with named groups.
 
-Groups: `throughput` or `step_time`, and where stated `step`, `epoch`, `steps` (of an epoch),
+Groups: `throughput` or `step_time`, and optionally `step`, `epoch`, `steps` (of an epoch),
 `samples` (of a step), `unit`, `time_unit`.
 """
 
@@ -14,7 +14,7 @@ GROUPS = ("epoch", "samples", "step", "step_time", "steps", "throughput", "time_
 
 
 def read(lines, options):
-    """Yields (line number, what it states)."""
+    """Yield (line number, fields)."""
     try:
         pattern = re.compile(options.get("pattern") or "")
     except re.error as error:

@@ -5,8 +5,8 @@ INFO:tensorflow:global_step/sec: 8.1
 INFO:tensorflow:examples/sec: 259.2
 INFO:tensorflow:global step 3: loss = 67.3 (16.534 sec/step)
 
-The seconds are those since the line before, or in the last form, TF-Slim's, those of one step. A
-log without steps has the rates alone.
+The seconds are those since the line before; in the last form (TF-Slim), those of one step. A log
+without steps has only rates.
 """
 
 import re
@@ -23,13 +23,13 @@ _SLIM_STEP = re.compile(
 _STEPS_PER_S = re.compile(r"global_step/sec: ({})\s*$".format(NUMBER))
 _EXAMPLES_PER_S = re.compile(r"examples/sec: ({})\s*$".format(NUMBER))
 _NEAR = 5
-"""Lines between a step and the rate that is logged with it."""
+"""Maximum number of lines between a step and the rate that is logged with it."""
 
 
 def read(lines, options):
-    """Yields (line number, what it states or None)."""
+    """Yield (line number, fields); the fields of a damaged line are None."""
     claims = [(n, line) for n, line in enumerate(lines, start=1) if MARKER.search(line)]
-    # Two handlers of one logger write everything twice; one of them writes this prefix.
+    # Two handlers of one logger print each line twice; one of them adds this prefix.
     prefixed = [each for each in claims if "INFO:tensorflow:" in each[1]]
     found = [(number, *_stated(line)) for number, line in prefixed or claims]
     if any(kind == "step" for _, kind, _ in found):
@@ -39,7 +39,7 @@ def read(lines, options):
 
 
 def _stated(line):
-    """What kind of line it is, and what it states; None and None where it is damaged."""
+    """Return the kind of a line and its fields; None and None if the line is damaged."""
     if len(MARKER.findall(line)) == 1:
         step = _STEP.search(line)
         if step:
@@ -59,9 +59,9 @@ def _stated(line):
 
 
 def _numbered(found):
-    """Rows of the lines with steps; a rate of examples goes to the step that it stands next to.
+    """Return rows of the lines with steps; a line with a rate of examples is merged into a step.
 
-    That is the one behind it, unless the first rate comes after a second step: the first has none.
+    It is the next step. If two steps come before the first rate, it is the step before the rate.
     """
     rows, before, waiting = [], None, None
     kinds = [kind for _, kind, _ in found if kind in ("step", "examples")]

@@ -8,10 +8,10 @@ MASK = 103
 
 
 def batch(params, batch_size, random):
-    """Sequences of two sentences, of which `predictions` tokens are masked.
+    """Return sequences of two sentences, of which `predictions` tokens are masked.
 
     Tokens follow Zipf's law, which can be learnt. Names and shapes: tokens and segments (n,
-    length); masked_positions and masked_tokens, the tokens there before, (n, predictions);
+    length); masked_positions and masked_tokens, the original tokens there, (n, predictions);
     next_sentence (n), whether the second sentence follows the first.
     """
     shape = (batch_size, params["sequence_length"])
@@ -33,12 +33,12 @@ def batch(params, batch_size, random):
 
 
 def read(params, batch_size, part, random):
-    """Batches of a text corpus, as `batch` makes them.
+    """Yield batches of a text corpus, in the form of `batch`.
 
-    [CLS] A [SEP] B [SEP] fills the length: text runs on into the next document, with a separator
-    between (FULL-SENTENCES of Liu et al. 2019, arXiv:1907.11692), so that nothing is padded. In
-    half of the sequences B is elsewhere in the text. 80 % of the tokens to predict are masked, 10 %
-    replaced and 10 % left.
+    [CLS] A [SEP] B [SEP] fills the length. Text continues in the next document after a separator
+    (FULL-SENTENCES of Liu et al. 2019, arXiv:1907.11692), so that nothing is padded. In half of the
+    sequences, B is from elsewhere in the text. 80 % of the tokens to predict are masked, 10 %
+    replaced and 10 % kept.
     """
     corpus = text.Corpus(part, params["vocabulary"])
     length, predictions = params["sequence_length"], params["predictions"]
@@ -79,7 +79,7 @@ def weights(params, random):
     hidden, vocabulary = params["hidden"], params["vocabulary"]
 
     def table(name, *shape):
-        # As the authors' code: a normal distribution that is cut off at two deviations.
+        # As in the authors' code: a normal distribution, truncated at two standard deviations.
         drawn = random.standard_normal(shape).clip(-2, 2) * 0.02
         named[name + ".weight"] = drawn.astype("float32")
 

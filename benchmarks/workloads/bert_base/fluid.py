@@ -24,8 +24,8 @@ def norm(x, name):
 
 
 def taken(x, positions):
-    """Picks each sequence's positions: from (n, length, hidden) to (n, count, hidden)."""
-    # The rows of all sequences lie one below the other: each begins `length` after the one before.
+    """Pick each sequence's positions: from (n, length, hidden) to (n, count, hidden)."""
+    # The rows of all sequences follow each other: every `length` rows a sequence begins.
     ones = layers.fill_constant_batch_size_like(positions, [-1, positions.shape[1]], "int64", 1)
     rows = positions + layers.cumsum(ones, axis=0, exclusive=True) * x.shape[1]
     found = layers.gather(
@@ -70,7 +70,7 @@ def model(params):
             x = layer(x, "layers.{}".format(number))
         masked = linear(taken(x, batch["masked_positions"]), hidden, "transform", "gelu")
         masked = norm(masked, "transform_norm")
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         words = layers.matmul(masked, table("words", vocabulary), transpose_y=True)
         bias = layers.create_parameter(
             [vocabulary], "float32", name="vocabulary_bias", is_bias=True

@@ -23,7 +23,7 @@ def norm(scope, name, x):
 
 
 def attention(scope, name, x, heads, dropout):
-    """Self-attention; all heads, side by side: (n, length, hidden)."""
+    """Return self-attention of all heads, concatenated: (n, length, hidden)."""
     n, length, hidden = x.shape
     split = linear(scope, name + ".query_key_value", x, 3 * hidden)
     query, key, value = split.reshape(n, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)
@@ -57,7 +57,7 @@ def model(params):
         masked = jnp.take_along_axis(x, batch["masked_positions"][:, :, None], axis=1)
         masked = jax.nn.gelu(linear(scope, "transform", masked, hidden), approximate=False)
         masked = norm(scope, "transform_norm", masked)
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         tokens = masked @ words.T + scope.parameter("vocabulary_bias", vocabulary)
         first = jnp.tanh(linear(scope, "pooler", x[:, 0], hidden))
         return tokens, linear(scope, "next_sentence", first, 2)

@@ -32,7 +32,7 @@ class Layer(nn.Cell):
         return self.norm2(x + self.dropout(self.narrow(ops.gelu(self.widen(x)))))
 
     def attention(self, x):
-        """All heads, side by side: (n, length, hidden)."""
+        """Return attention of all heads, concatenated: (n, length, hidden)."""
         n, length, hidden = x.shape
         split = self.query_key_value(x).reshape((n, length, 3, self.heads, -1))
         query, key, value = split.transpose((2, 0, 3, 1, 4))  # each (n, heads, length, ...)
@@ -67,7 +67,7 @@ class Bert(nn.Cell):
         x = self.layers(self.dropout(self.norm(x + self.segments(segments))))
         masked = ops.gather(x, masked_positions, 1, batch_dims=1)
         masked = self.transform_norm(ops.gelu(self.transform(masked)))
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         words = ops.matmul(masked, self.words.embedding_table.T) + self.vocabulary_bias
         return words, self.next_sentence(ops.tanh(self.pooler(x[:, 0])))
 

@@ -38,7 +38,7 @@ class Layer(nn.HybridBlock):
         return self.norm2(x + self.dropout(self.narrow(self.gelu(self.widen(x)))))
 
     def attention(self, F, x):
-        """All heads, side by side: (n, length, hidden)."""
+        """Return attention of all heads, concatenated: (n, length, hidden)."""
         # In a reshape 0 keeps a dimension, -2 all that follow, -3 merges two, -4 splits one in two.
         split = self.query_key_value(x).reshape((0, 0, 3, self.heads, -1))
         split = split.transpose((2, 0, 3, 1, 4)).reshape((0, -3, -2))
@@ -68,7 +68,7 @@ class Bert(nn.HybridBlock):
         self.transform = linear(hidden, hidden)
         self.gelu = nn.GELU()
         self.transform_norm = norm(hidden)
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         self.decoder = nn.Dense(
             vocabulary, use_bias=False, flatten=False, in_units=hidden, params=self.words.params
         )

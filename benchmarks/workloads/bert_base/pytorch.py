@@ -29,7 +29,7 @@ class Layer(nn.Module):
         return self.norm2(x + self.dropout(self.narrow(functional.gelu(self.widen(x)))))
 
     def attention(self, x):
-        """All heads, side by side: (n, length, hidden)."""
+        """Return attention of all heads, concatenated: (n, length, hidden)."""
         split = self.query_key_value(x).unflatten(2, (3, self.heads, -1))
         query, key, value = split.unbind(2)  # each (n, length, heads, hidden / heads)
         dropout = self.dropout.p if self.training else 0.0
@@ -64,7 +64,7 @@ class Bert(nn.Module):
         x = self.layers(self.dropout(self.norm(x + self.segments(batch["segments"]))))
         masked = torch.take_along_dim(x, batch["masked_positions"].unsqueeze(2), 1)
         masked = self.transform_norm(functional.gelu(self.transform(masked)))
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         words = functional.linear(masked, self.words.weight, self.vocabulary_bias)
         return words, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
 

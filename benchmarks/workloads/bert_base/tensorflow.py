@@ -28,7 +28,7 @@ def gelu(x):
 
 
 def attention(scope, name, x, heads, dropout):
-    """Self-attention; all heads, side by side: (n, length, hidden)."""
+    """Return self-attention of all heads, concatenated: (n, length, hidden)."""
     n, length, hidden = x.shape
     split = tf.reshape(
         linear(scope, name + ".query_key_value", x, 3 * hidden),
@@ -67,7 +67,7 @@ def model(params):
         masked = tf.gather(x, batch["masked_positions"], batch_dims=1)
         masked = norm(scope, "transform_norm", gelu(linear(scope, "transform", masked, hidden)))
         masked = tf.reshape(masked, [-1, hidden])
-        # The decoder is the embedding of words, turned.
+        # The decoder is the transposed embedding of words.
         tokens = tf.matmul(masked, words, transpose_b=True)
         first = tf.tanh(linear(scope, "pooler", x[:, 0], hidden))
         bias = scope.parameter("vocabulary_bias", vocabulary)

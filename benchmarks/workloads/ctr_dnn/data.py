@@ -5,10 +5,10 @@ from readers import criteo_tsv
 
 
 def batch(params, batch_size, random):
-    """Dense features (n, d); for each slot ids (n, 1), which are in its part of the table; labels.
+    """Return dense features (n, d); ids (n, 1) for each slot, in its part of the table; labels.
 
-    Ids follow Zipf's law within their slot's part. A sample is clicked when most of its ids are
-    odd: something that can be learnt.
+    Ids follow Zipf's law in their slot's part. A sample is clicked if most of its ids are odd,
+    which can be learnt.
     """
     slots, span = params["sparse_slots"], params["vocabulary"] // params["sparse_slots"]
     ids = random.zipf(1.3, (slots, batch_size, 1)) % span

@@ -12,7 +12,7 @@ def model(params):
         return layers.fc(x, width, act=activation, param_attr=weight, bias_attr=bias)
 
     def probabilities(batch):
-        # is_sparse: only the rows that a batch has touched travel to the servers.
+        # is_sparse: only the rows that a batch uses are sent to the servers.
         rows = [
             embedding(batch["slot{}".format(i)], shape, is_sparse=True, param_attr="table.weight")
             for i in range(params["sparse_slots"])

@@ -11,7 +11,7 @@ class CtrDnn(nn.Block):
         super().__init__()
         self.slots = ["slot{}".format(i) for i in range(params["sparse_slots"])]
         size = params["embedding_size"]
-        # Sparse weight and gradient: only rows that a batch has touched travel, both ways.
+        # Sparse weight and gradient: only rows that a batch uses are sent, in both directions.
         self.table = contrib.nn.SparseEmbedding(params["vocabulary"], size)
         widths = [len(self.slots) * size + params["dense_features"], *params["hidden"]]
         self.hidden = nn.HybridSequential()

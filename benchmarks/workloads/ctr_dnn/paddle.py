@@ -12,7 +12,7 @@ class CtrDnn(nn.Layer):
         super().__init__()
         self.slots = ["slot{}".format(i) for i in range(params["sparse_slots"])]
         size = params["embedding_size"]
-        # sparse: only the rows that a batch has touched travel to the servers.
+        # sparse: only the rows that a batch uses are sent to the servers.
         self.table = nn.Embedding(params["vocabulary"], size, sparse=True)
         widths = [len(self.slots) * size + params["dense_features"], *params["hidden"]]
         self.hidden = nn.LayerList([nn.Linear(*pair) for pair in zip(widths, widths[1:])])

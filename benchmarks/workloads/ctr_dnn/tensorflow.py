@@ -14,7 +14,7 @@ def model(params):
     slots = ["slot{}".format(number) for number in range(params["sparse_slots"])]
 
     def logits(scope, batch):
-        # The gradient of a gather is sparse: only the rows that a batch has touched travel.
+        # The gradient of a gather is sparse: only the rows that a batch uses are sent.
         table = scope.parameter("table.weight", params["vocabulary"], params["embedding_size"])
         rows = tf.gather(table, tf.concat([batch[slot] for slot in slots], 1))
         rows = tf.reshape(rows, [rows.shape[0], len(slots) * params["embedding_size"]])

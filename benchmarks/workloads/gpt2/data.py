@@ -13,7 +13,7 @@ def weights(params, random):
     """Name -> initial value; matrices are (in, out), tables of embeddings (rows, hidden)."""
     named = {}
     hidden = params["hidden"]
-    # As the authors': what is added to the residual stream is smaller, the more layers add to it.
+    # As in the authors' code: the more layers add to the residual stream, the smaller each term.
     added = 0.02 * (2 * params["layers"]) ** -0.5
 
     def table(name, deviation, *shape):

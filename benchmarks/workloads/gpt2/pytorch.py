@@ -29,7 +29,7 @@ class Layer(nn.Module):
         return x + self.narrow(y)
 
     def attention(self, x):
-        """All heads, side by side, each up to its own place: (n, length, hidden)."""
+        """Return causal attention of all heads, concatenated: (n, length, hidden)."""
         split = self.query_key_value(x).unflatten(2, (3, self.heads, -1))
         query, key, value = split.unbind(2)  # each (n, length, heads, hidden / heads)
         attend = functional.scaled_dot_product_attention
@@ -50,7 +50,7 @@ class Gpt2(nn.Module):
         self.norm = nn.LayerNorm(hidden, EPSILON)
 
     def forward(self, tokens):
-        """Logits of the token that follows each."""
+        """Return the logits of the next tokens."""
         x = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
         return functional.linear(self.norm(self.layers(x)), self.words.weight)
 

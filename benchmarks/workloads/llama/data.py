@@ -8,18 +8,18 @@ EPSILON = 1e-5
 
 
 def batch(params, batch_size, random):
-    """Sequences without padding: tokens and labels, each (n, length).
+    """Return sequences without padding: tokens and labels, each (n, length).
 
-    Tokens follow Zipf's law, which can be learnt. The labels are the tokens one place further on.
+    Tokens follow Zipf's law, which can be learnt. The labels are the tokens shifted by one.
     """
     shape = (batch_size, params["sequence_length"] + 1)
     return _shifted(random.zipf(1.3, shape) % params["vocabulary"])
 
 
 def read(params, batch_size, part, random):
-    """Batches of a text corpus, as `batch` makes them.
+    """Yield batches of a text corpus, in the form of `batch`.
 
-    Text runs on into the next document, with a separator between, so that nothing is padded.
+    Text continues in the next document after a separator, so that nothing is padded.
     """
     corpus = text.Corpus(part, params["vocabulary"])
     length = params["sequence_length"] + 1
@@ -33,10 +33,10 @@ def _shifted(tokens):
 
 
 def rotations(params):
-    """Cosines and sines of the angles by position, (2, length, size of a head / 2).
+    """Return cosines and sines of the angles by position, (2, length, size of a head / 2).
 
-    Rotary positions of Su et al. 2021 (arXiv:2104.09864); the first half of a head is rotated
-    with the second.
+    These are the rotary positions of Su et al. 2021 (arXiv:2104.09864). The first half of a head is
+    rotated with the second half.
     """
     size = params["hidden"] // params["heads"]
     frequencies = params["rotary_base"] ** -(numpy.arange(0, size, 2) / size)

@@ -19,7 +19,7 @@ def norm(scope, name, x):
 
 
 def rotate(x, table):
-    """Each head (n, length, heads, size) by the angles of its positions."""
+    """Rotate each head (n, length, heads, size) by the angles of its positions."""
     first, second = jnp.split(x, 2, axis=-1)
     cosines, sines = table[:, :, None, :]
     rotated = (first * cosines - second * sines, second * cosines + first * sines)
@@ -27,7 +27,7 @@ def rotate(x, table):
 
 
 def flash(x):
-    """The attention that a device has kernels for: cuDNN's in half precision from Ampere on."""
+    """Return the attention kernel of the device: cuDNN's in half precision from Ampere on."""
     device = jax.local_devices()[0]
     half = x.dtype in (jnp.bfloat16, jnp.float16)
     if device.platform == "gpu" and half and float(device.compute_capability) >= 8.0:
@@ -36,13 +36,13 @@ def flash(x):
 
 
 def attention(query, key, value):
-    """Heads (n, length, heads, size), each up to its own place, side by side."""
+    """Return causal attention of heads (n, length, heads, size), concatenated."""
     y = jax.nn.dot_product_attention(query, key, value, is_causal=True, implementation=flash(query))
     return y.reshape(*y.shape[:2], -1)
 
 
 def swiglu(scope, name, x, params):
-    """The second half of a layer, of what is normed."""
+    """Return the second half of a layer, from its normed input."""
     gate = jax.nn.silu(linear(scope, name + ".gate", x, params["inner"]))
     gate = gate * linear(scope, name + ".widen", x, params["inner"])
     return linear(scope, name + ".narrow", gate, params["hidden"])
@@ -83,11 +83,11 @@ def model(params):
 
 
 def loss(model, batch):
-    """Mean cross-entropy of the tokens that follow."""
+    """Return the mean cross-entropy of the next tokens."""
     return cross_entropy(model(batch["tokens"]), batch)
 
 
 def cross_entropy(logits, batch):
-    """Mean over all tokens."""
+    """Return the mean cross-entropy over all tokens."""
     logits = jax.nn.log_softmax(logits.astype(jnp.float32))
     return -jnp.take_along_axis(logits, batch["labels"][..., None], axis=-1).mean()

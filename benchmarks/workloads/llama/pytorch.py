@@ -8,7 +8,7 @@ from workloads.llama.data import EPSILON, rotations
 
 
 def rotate(x, table):
-    """Each head (n, length, heads, size) by the angles of its positions."""
+    """Rotate each head (n, length, heads, size) by the angles of its positions."""
     first, second = x.chunk(2, -1)
     cosines, sines = table.unsqueeze(2)
     rotated = (first * cosines - second * sines, second * cosines + first * sines)
@@ -16,7 +16,7 @@ def rotate(x, table):
 
 
 class Attending(nn.Module):
-    """A layer's self-attention, and the norm of what follows it."""
+    """A layer's self-attention, and the norm of the block after it."""
 
     def __init__(self, params):
         super().__init__()
@@ -32,11 +32,11 @@ class Attending(nn.Module):
         self.norm2 = nn.RMSNorm(hidden, EPSILON)
 
     def attend_to(self, x, table):
-        """Attention to a norm of the input, added to it: (n, length, hidden)."""
+        """Return the input plus the attention of its norm: (n, length, hidden)."""
         return x + self.attended(self.attention(self.norm1(x), table))
 
     def attention(self, x, table):
-        """All heads, side by side, each up to its own place: (n, length, hidden)."""
+        """Return causal attention of all heads, concatenated: (n, length, hidden)."""
         query, key, value = (
             project(x).unflatten(2, (-1, self.size))
             for project in (self.query, self.key, self.value)
@@ -75,14 +75,14 @@ class Llama(nn.Module):
         self.register_buffer("rotations", torch.from_numpy(rotations(params)))
 
     def forward(self, x):
-        """Logits of the token that follows each; a stage of it has not all of these modules."""
+        """Return logits of the next tokens; a pipeline stage lacks some of these modules."""
         x = self.words(x) if self.words else x
         for layer in self.layers:
             x = layer(x, self.rotations)
         return self.logits_of(x) if self.norm else x
 
     def logits_of(self, x):
-        """The part after the layers."""
+        """Compute the part after the layers."""
         x = self.norm(x)
         return self.logits(x) if self.logits else functional.linear(x, self.words.weight)
 
@@ -93,10 +93,10 @@ def model(params):
 
 
 def loss(model, batch):
-    """Mean cross-entropy of the tokens that follow."""
+    """Return the mean cross-entropy of the next tokens."""
     return cross_entropy(model(batch["tokens"]), batch)
 
 
 def cross_entropy(logits, batch):
-    """Mean over all tokens."""
+    """Return the mean cross-entropy over all tokens."""
     return functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())

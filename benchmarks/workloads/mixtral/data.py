@@ -5,17 +5,17 @@ from workloads.llama.data import batch, read, weights
 __all__ = ["BALANCE", "balance", "batch", "read", "weights"]
 
 BALANCE = 0.02
-"""Weight of what balances experts in the loss, as in the authors' configuration."""
+"""Weight of the load-balancing loss, as in the authors' configuration."""
 
 
 def balance(likely, counts):
-    """The term that is smallest for an even use of experts (Fedus et al. 2021, arXiv:2101.03961).
+    """Return the load-balancing loss of Fedus et al. 2021 (arXiv:2101.03961), least for even use.
 
-    It is that of each sequence by itself, so that a batch may be split between devices.
+    It is computed for each sequence by itself, so that a batch may be split between devices.
 
     Args:
         likely: probabilities of the experts for each token (n, length, experts), in any framework.
-        counts: how many tokens each expert has of each sequence (n, experts).
+        counts: number of tokens of each sequence for each expert (n, experts).
     """
     _, length, experts = likely.shape
     return (counts / length * likely.mean(1)).sum(-1).mean() * experts

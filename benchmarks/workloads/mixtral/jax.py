@@ -9,7 +9,7 @@ from workloads.mixtral.data import BALANCE, balance
 
 
 def routed(scope, name, x, params):
-    """The SwiGLU of the experts that a router chooses for each token, `balance`, their tokens."""
+    """Return the output of each token's chosen experts, the balance loss, and tokens per expert."""
     hidden, inner = params["hidden"], params["inner"]
     experts, active = params["experts"], params["active_experts"]
     likely = jax.nn.softmax(linear(scope, name + ".router", x, experts).astype(jnp.float32))
@@ -18,7 +18,7 @@ def routed(scope, name, x, params):
     counts = jax.nn.one_hot(chosen, experts, dtype=jnp.int32).sum((1, 2))
 
     def swiglu(rows, weights, chosen):
-        """Runs the experts whose matrices are here; rows that chose none of them come last."""
+        """Run the experts of this rank; rows that chose experts of other ranks are sorted last."""
         gate, widen, narrow = (
             scope.parameter(name + part + ".weight", experts, *shape)
             for part, shape in (
@@ -28,7 +28,7 @@ def routed(scope, name, x, params):
             )
         )
         sizes = jax.nn.one_hot(chosen, len(gate), dtype=jnp.int32).sum((0, 1))
-        # Rows by expert: each token stands there once for each of its own.
+        # Rows ordered by expert: each token has one row for each of its experts.
         order = chosen.reshape(-1).argsort(stable=True)
         rows = rows[order // active]
         rows = jax.nn.silu(lax.ragged_dot(rows, gate, sizes)) * lax.ragged_dot(rows, widen, sizes)
@@ -60,11 +60,11 @@ def model(params):
 
 
 def loss(model, batch):
-    """Mean cross-entropy of the tokens that follow, and what balances experts."""
+    """Return the mean cross-entropy of the next tokens, plus the load-balancing loss."""
     logits, balanced, _ = model(batch["tokens"])
     return cross_entropy(logits, batch) + BALANCE * balanced
 
 
 def tokens_per_expert(model, batch):
-    """Tokens of a batch by layer and expert."""
+    """Return the number of a batch's tokens by layer and expert."""
     return model(batch["tokens"])[2]

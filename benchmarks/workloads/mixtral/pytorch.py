@@ -28,21 +28,21 @@ class Layer(Attending):
         self.narrow = Matrices(experts, inner, hidden)
 
     def forward(self, x, table):
-        """From (n, length, hidden) to the same shape, `balance` and tokens of each expert."""
+        """Return output (n, length, hidden), balance loss, and tokens per expert."""
         x = self.attend_to(x, table)
         y = self.norm2(x)
         likely = self.router(y).float().softmax(-1)
         weights, chosen = likely.topk(self.active)
         weights = weights / weights.sum(-1, keepdim=True)
         counts = functional.one_hot(chosen, likely.shape[-1]).sum((1, 2))
-        # Rows by expert: each token stands there once for each of its own.
+        # Rows ordered by expert: each token has one row for each of its experts.
         order = chosen.flatten().argsort(stable=True)
         rows = self.swiglu(y.flatten(0, 1)[order // self.active], counts.sum(0))
         rows = rows[order.argsort()].unflatten(0, chosen.shape) * weights[..., None]
         return x + rows.sum(2).type_as(y), balance(likely, counts), counts.sum(0)
 
     def swiglu(self, rows, counts):
-        """Runs rows (rows, hidden) sorted by expert; no token is dropped."""
+        """Run the experts on rows (rows, hidden), sorted by expert; no token is dropped."""
         matrices = zip(*(each.weight.unbind(0) for each in (self.gate, self.widen, self.narrow)))
         return torch.cat(
             [
@@ -75,11 +75,11 @@ def model(params):
 
 
 def loss(model, batch):
-    """Mean cross-entropy of the tokens that follow, and what balances experts."""
+    """Return the mean cross-entropy of the next tokens, plus the load-balancing loss."""
     logits, balanced, _ = model(batch["tokens"])
     return cross_entropy(logits, batch) + BALANCE * balanced
 
 
 def tokens_per_expert(model, batch):
-    """Tokens of a batch by layer and expert."""
+    """Return the number of a batch's tokens by layer and expert."""
     return model(batch["tokens"])[2]

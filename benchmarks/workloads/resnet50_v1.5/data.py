@@ -27,7 +27,7 @@ def weights(params, random):
             block = "blocks.{}.".format(number)
             convolution(block + "conv1", channels, width, 1)
             convolution(block + "conv2", width, width, 3)
-            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier.
+            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): more stable.
             convolution(block + "conv3", width, 4 * width, 1, scale=0.0)
             if index == 0:
                 convolution(block + "shortcut", channels, 4 * width, 1)

@@ -18,7 +18,7 @@ def convolution(scope, name, x, out, size, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Normalises each channel over the batch, in float32."""
+    """Normalise each channel over the batch, in float32."""
     scale, bias = (scope.parameter(name + part, x.shape[-1]) for part in (".weight", ".bias"))
     y = x.astype(jnp.float32)
     mean, variance = y.mean((0, 1, 2)), y.var((0, 1, 2))

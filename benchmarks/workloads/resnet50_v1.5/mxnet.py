@@ -7,7 +7,7 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """Width of the 3x3 convolution, number of blocks, stride of the first block."""
 
 LAYOUT = "NCHW"
-"""Layout of images between layers; a line's trainer sets another before it makes the network."""
+"""Layout of images between layers; a line's trainer may change it before it makes the network."""
 
 
 def convolution(channels, out, size, stride=1):

@@ -7,7 +7,7 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 
 
 def padding(size):
-    """As PyTorch's: alike on both sides, where SAME would pad one side more."""
+    """Return equal padding on both sides, as in PyTorch; SAME would pad one side more."""
     return [[0, 0], [size, size], [size, size], [0, 0]]
 
 
@@ -19,7 +19,7 @@ def convolution(scope, name, x, out, size, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Normalises each channel over the batch; its weights are float32."""
+    """Normalise each channel over the batch; its weights are float32."""
     weights = [scope.parameter(name + part, x.shape[-1]) for part in (".weight", ".bias")]
     scale, bias = (tf.cast(weight, tf.float32) for weight in weights)
     y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, scale, bias, epsilon=1e-5)
@@ -43,7 +43,7 @@ def model(params):
 
     def logits(scope, images):
         x = tf.nn.relu(convolution(scope, "stem", images, 64, 7, 2))
-        # No value is negative here, so that zeros are never the largest.
+        # All values are at least 0, so padding with zeros never changes the maximum.
         x = tf.nn.max_pool2d(tf.pad(x, padding(1)), 3, 2, "VALID")
         number = 0
         for width, blocks, stride in STAGES:

@@ -36,7 +36,7 @@ def weights(params, random):
             block = "blocks.{}.".format(number)
             convolution(block + "conv1", channels, width, 1)
             convolution(block + "conv2", width, width, 3, GROUPS)
-            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier.
+            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): more stable.
             convolution(block + "conv3", width, out, 1, scale=0.0)
             linear(block + "squeeze", out, out // REDUCTION)
             linear(block + "excite", out // REDUCTION, out)

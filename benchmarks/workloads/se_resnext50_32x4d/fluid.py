@@ -24,7 +24,7 @@ def connected(x, out, name, activation=None):
 
 
 def bottleneck(x, width, stride, name):
-    """1x1, 3x3 in 32 groups, 1x1 to twice the width; each channel is weighted by all means."""
+    """1x1, 3x3 in 32 groups, 1x1 to twice the width; squeeze and excitation of channels."""
     out = 2 * width
     y = convolution(x, width, 1, name + "conv1", activation="relu")
     y = convolution(y, width, 3, name + "conv2", stride, GROUPS, activation="relu")

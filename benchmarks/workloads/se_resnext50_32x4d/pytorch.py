@@ -22,7 +22,7 @@ def convolution(channels, out, size, stride=1, groups=1):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 in 32 groups, 1x1 to twice the width; each channel is weighted by all means."""
+    """1x1, 3x3 in 32 groups, 1x1 to twice the width; squeeze and excitation of channels."""
 
     def __init__(self, channels, width, stride):
         super().__init__()

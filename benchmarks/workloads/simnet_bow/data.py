@@ -4,10 +4,10 @@ import numpy
 
 
 def batch(params, batch_size, random):
-    """Words of a query (n, query_words), of a title that answers it and of one that does not.
+    """Return words of a query (n, query_words), of a title that answers it and of another title.
 
-    Words follow Zipf's law. Queries use the first half of the vocabulary; a title that answers has
-    the counterparts of its words in the second half: something that can be learnt.
+    Words follow Zipf's law. Queries use the first half of the vocabulary. A title that answers has
+    the counterparts of the query's words in the second half, which can be learnt.
     """
     half = params["vocabulary"] // 2
     words = params["query_words"], params["title_words"]

@@ -3,7 +3,7 @@
 from paddle.fluid import embedding, layers
 
 MARGIN = 0.1
-"""By which a title that answers has to be the nearer one."""
+"""Minimum difference of cosines by which a title that answers must be nearer."""
 
 
 def model(params):
@@ -17,8 +17,8 @@ def model(params):
         return layers.fc(bag, width, param_attr=weight, bias_attr=bias)
 
     def cosines(batch):
-        # Servers look up one column of words. is_sparse: only the rows that a batch has touched
-        # travel to them.
+        # Servers look up one column of words. is_sparse: only the rows that a batch uses are sent
+        # to them.
         words = layers.concat([batch["query"], batch["answer"], batch["other"]], axis=1)
         words = layers.reshape(words, [-1, 1])
         shape = [params["vocabulary"], size]

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional
 
 MARGIN = 0.1
-"""By which a title that answers has to be the nearer one."""
+"""Minimum difference of cosines by which a title that answers must be nearer."""
 
 
 class SimNetBow(nn.Module):
@@ -13,7 +13,7 @@ class SimNetBow(nn.Module):
     def __init__(self, params):
         super().__init__()
         size, hidden = params["embedding_size"], params["hidden"]
-        # sparse: of servers, only the rows that a batch has touched travel.
+        # sparse: with servers, only the rows that a batch uses are sent.
         self.words = nn.Embedding(params["vocabulary"], size, sparse=True)
         self.query = nn.Linear(size, hidden)
         self.title = nn.Linear(size, hidden)

@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 MARGIN = 0.1
-"""By which a title that answers has to be the nearer one."""
+"""Minimum difference of cosines by which a title that answers must be nearer."""
 
 
 def cosine(a, b):
-    """Cosines of rows, as PyTorch's: no length counts as less than 1e-8."""
+    """Return the cosines of rows; as in PyTorch, lengths are at least 1e-8."""
     lengths = [tf.maximum(tf.norm(each, axis=1), 1e-8) for each in (a, b)]
     return tf.reduce_sum(a * b, 1) / (lengths[0] * lengths[1])
 

@@ -1,8 +1,8 @@
-"""Numbers without a meaning: the test line has no NumPy, so neither has this workload."""
+"""Meaningless numbers: the test line has no NumPy, so this workload does not use it."""
 
 
 def batch(params, batch_size, random):
-    """As many numbers as samples."""
+    """Return one number for each sample."""
     return {"x": [random.uniform(0, 1) for _ in range(batch_size)]}
 
 

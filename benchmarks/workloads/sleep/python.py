@@ -4,7 +4,7 @@ import time
 
 
 class Sleeper:
-    """A network of nothing: it sleeps or, with the parameter `busy`, computes."""
+    """A network without weights: it sleeps or, with the parameter `busy`, computes."""
 
     def __init__(self, params):
         self.step_s = params.get("step_s", 0.01)
@@ -12,7 +12,7 @@ class Sleeper:
         self.steps = 0
 
     def __call__(self, batch):
-        """The loss of a step, which falls from 2."""
+        """Return the loss of a step, which decreases from 2."""
         if self.busy:
             until_s = time.monotonic() + self.step_s
             while time.monotonic() < until_s:

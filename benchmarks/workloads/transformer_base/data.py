@@ -3,15 +3,15 @@
 import numpy
 
 PADDING, BEGIN = 0, 1
-"""Tokens that are no words."""
+"""Tokens that are not words."""
 LABEL_SMOOTHING = 0.1
 """Share of a label that is spread evenly over the vocabulary (section 5.4 of the paper)."""
 
 
 def batch(params, batch_size, random):
-    """Pairs of sentences: source, target (the decoder's input) and labels, each (n, length).
+    """Return pairs of sentences: source, target (the decoder's input), labels, each (n, length).
 
-    Words follow Zipf's law, which can be learnt. The labels are the target one word further on.
+    Words follow Zipf's law, which can be learnt. The labels are the target shifted by one word.
     """
     source = _sentences(params, batch_size, random)
     labels = _sentences(params, batch_size, random)
@@ -22,10 +22,10 @@ def batch(params, batch_size, random):
 
 
 def _sentences(params, count, random):
-    """Words (count, length), padded at the end.
+    """Return word ids (count, length), padded at the end.
 
-    A sentence has 3/4 of the length on average, 1/2 to 1; what one has above the mean another has
-    below it, so that all batches count equally many words.
+    A sentence has 1/2 to 1 of the length. Two sentences together have 3/2, so that all batches
+    have the same number of words.
     """
     length = params["sequence_length"]
     above = random.randint(0, length // 4 + 1, count // 2)
@@ -35,7 +35,7 @@ def _sentences(params, count, random):
 
 
 def positions(params):
-    """The constant that is added to embeddings, (length, hidden): section 3.5 of the paper."""
+    """Return the constant position embeddings (length, hidden), section 3.5 of the paper."""
     pairs = numpy.arange(0, params["hidden"], 2)
     angles = numpy.arange(params["sequence_length"])[:, None] / 10000 ** (pairs / params["hidden"])
     table = numpy.stack([numpy.sin(angles), numpy.cos(angles)], axis=2)

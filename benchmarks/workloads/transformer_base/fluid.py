@@ -5,7 +5,7 @@ from paddle.fluid import embedding, layers, one_hot
 from workloads.transformer_base.data import LABEL_SMOOTHING, PADDING, positions
 
 UNSEEN = -1e9
-"""Added to the scores of what may not be seen."""
+"""Value added to the scores of masked positions."""
 
 
 def model(params):
@@ -54,7 +54,7 @@ def model(params):
             memory = inner(attention(memory, memory, padding, name + "own"), name + "inner")
         x = embed(target)
         for number in range(params["layers"]):
-            # Padding stands at the end: words that see only what is before them see none of it.
+            # Padding is at the end, so words that attend only to earlier words never see it.
             name = "decoder.{}.".format(number)
             x = attention(x, x, later, name + "own")
             x = attention(x, memory, padding, name + "source")

@@ -7,7 +7,7 @@ from paddle.nn import functional
 from workloads.transformer_base.data import LABEL_SMOOTHING, PADDING, positions
 
 UNSEEN = -1e9
-"""Added to the scores of what may not be seen."""
+"""Value added to the scores of masked positions."""
 
 
 class Attention(nn.Layer):
@@ -24,7 +24,7 @@ class Attention(nn.Layer):
         self.dropout = nn.Dropout(params["dropout"])
 
     def forward(self, x, memory, unseen):
-        """From (n, length, hidden); `memory` is attended to, where `unseen` is 0."""
+        """Return attention of x (n, length, hidden) to `memory`, where `unseen` is 0."""
         n, length, hidden = x.shape
         query = self.query(x).reshape([n, length, self.heads, -1]).transpose([0, 2, 1, 3])
         split = self.key_value(memory).reshape([n, length, 2, self.heads, -1])
@@ -79,18 +79,18 @@ class Transformer(nn.Layer):
         self.register_buffer("later", paddle.to_tensor(later))
 
     def embed(self, tokens):
-        """Embeddings, scaled, with their positions."""
+        """Return scaled embeddings plus position embeddings."""
         return self.dropout(self.words(tokens) * self.scale + self.positions)
 
     def forward(self, source, target):
-        """Logits of the word that follows each of the target's."""
+        """Return logits of the word after each word of the target."""
         padding = (source == PADDING).astype("float32").unsqueeze([1, 2]) * UNSEEN
         memory = self.embed(source)
         for layer in self.encoder:
             memory = layer["inner"](layer["own"](memory, memory, padding))
         x = self.embed(target)
         for layer in self.decoder:
-            # Padding stands at the end: words that see only what is before them see none of it.
+            # Padding is at the end, so words that attend only to earlier words never see it.
             x = layer["source"](layer["own"](x, x, self.later), memory, padding)
             x = layer["inner"](x)
         return paddle.matmul(x, self.words.weight, transpose_y=True)

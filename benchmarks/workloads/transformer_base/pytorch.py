@@ -20,7 +20,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(params["dropout"])
 
     def forward(self, x, memory, seen=None):
-        """From (n, length, hidden); `memory` is attended to, where `seen`, or up to one's place."""
+        """Return attention of x (n, length, hidden) to `memory` if `seen`, otherwise causal."""
         query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
         split = self.key_value(memory).unflatten(2, (2, self.heads, -1))
         key, value = split.permute(2, 0, 3, 1, 4)  # each (n, heads, length, hidden / heads)
@@ -66,19 +66,19 @@ class Transformer(nn.Module):
         self.register_buffer("positions", torch.from_numpy(positions(params)))
 
     def embed(self, tokens):
-        """Embeddings, scaled, with their positions."""
+        """Return scaled embeddings plus position embeddings."""
         x = self.words(tokens) * self.words.embedding_dim**0.5
         return self.dropout(x + self.positions)
 
     def forward(self, source, target):
-        """Logits of the word that follows each of the target's."""
+        """Return logits of the word after each word of the target."""
         seen = (source != PADDING)[:, None, None, :]
         memory = self.embed(source)
         for layer in self.encoder:
             memory = layer["inner"](layer["own"](memory, memory, seen))
         x = self.embed(target)
         for layer in self.decoder:
-            # Padding stands at the end: words that see only what is before them see none of it.
+            # Padding is at the end, so words that attend only to earlier words never see it.
             x = layer["source"](layer["own"](x, x), memory, seen)
             x = layer["inner"](x)
         return functional.linear(x, self.words.weight)

@@ -15,7 +15,7 @@ def weights(params, random):
     channels = 3
     for number, out in enumerate(width for group in GROUPS for width in group):
         name = "convolutions.{}.".format(number)
-        # He et al. 2015 (arXiv:1502.01852), by fan-out: without batch norm 16 layers need it.
+        # He et al. 2015 (arXiv:1502.01852), fan-out: 16 layers without batch norm need it.
         deviation = (2.0 / (out * 9)) ** 0.5
         named[name + "weight"] = random.standard_normal((out, channels, 3, 3)) * deviation
         named[name + "bias"] = numpy.zeros(out)

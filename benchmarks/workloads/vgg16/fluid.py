@@ -21,7 +21,7 @@ def model(params):
                 x = layers.conv2d(x, width, 3, padding=1, act="relu", **attributes)
                 number += 1
             x = layers.pool2d(x, 2, "max", 2)
-        # As it is for images of 224x224; the 1x1 that is left of 32x32 is repeated.
+        # The shape for images of 224x224; from 32x32 a map of 1x1 remains, which is repeated.
         x = layers.adaptive_pool2d(x, [7, 7], "avg")
         for number, width in enumerate((4096, 4096, params["classes"])):
             name = "connected.{}.".format(number)

@@ -25,9 +25,9 @@ def connected(scope, number, x, out):
 
 
 def features(x):
-    """A feature map of 7x7 in the order of data.py: (n, channel x row x column).
+    """Return the 7x7 feature map flattened in data.py's order: (n, channel x row x column).
 
-    Images of 224x224 end as 7x7; the 1x1 that is left of 32x32 is repeated.
+    Images of 224x224 give 7x7. Images of 32x32 give 1x1, which is repeated.
     """
     if x.shape[1] == 1:
         x = jnp.tile(x, (1, 7, 7, 1))

@@ -27,7 +27,7 @@ class Vgg16(nn.Module):
             for _ in group:
                 x = functional.relu(next(convolutions)(x))
             x = functional.max_pool2d(x, 2)
-        # As it is for images of 224x224; the 1x1 that is left of 32x32 is repeated.
+        # The shape for images of 224x224; from 32x32 a map of 1x1 remains, which is repeated.
         x = functional.adaptive_avg_pool2d(x, 7).flatten(1)
         *hidden, head = self.connected
         for layer in hidden:

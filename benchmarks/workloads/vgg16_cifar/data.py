@@ -10,9 +10,9 @@ WIDTHS = (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
 
 
 def batch(params, batch_size, random):
-    """Images (n, 3, size, size) of normal noise, and labels (n).
+    """Return images (n, 3, size, size) of normal noise, and labels (n).
 
-    An image is brighter in the rows that belong to its label: something that can be learnt.
+    An image is brighter in the rows that belong to its label, which can be learnt.
     """
     size, classes = params["image_size"], params["classes"]
     images = random.standard_normal((batch_size, 3, size, size))

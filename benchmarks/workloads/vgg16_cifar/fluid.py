@@ -9,7 +9,7 @@ GROUPS = (
     (512, (0.8, 0.8, 0)),
     (512, (0.8, 0.8, 0)),
 )
-"""Width of the 3x3 convolutions between two poolings; of each the share of the dropout."""
+"""Width of the 3x3 convolutions between two poolings; share of the dropout after each."""
 
 
 def model(params):

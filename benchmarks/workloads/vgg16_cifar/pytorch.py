@@ -10,7 +10,7 @@ GROUPS = (
     (512, (0.8, 0.8, 0)),
     (512, (0.8, 0.8, 0)),
 )
-"""Width of the 3x3 convolutions between two poolings; of each the share of the dropout."""
+"""Width of the 3x3 convolutions between two poolings; share of the dropout after each."""
 
 
 def convolution(channels, out):
@@ -34,7 +34,7 @@ class Vgg16(nn.Module):
         self.dropout = params["dropout"]
 
     def drop(self, x, share=1.0):
-        """Dropout by a share of the workload's."""
+        """Apply dropout at `share` of the workload's rate."""
         return functional.dropout(x, share * self.dropout, training=self.training)
 
     def forward(self, x):

@@ -9,11 +9,11 @@ GROUPS = (
     (512, (0.8, 0.8, 0)),
     (512, (0.8, 0.8, 0)),
 )
-"""Width of the 3x3 convolutions between two poolings; of each the share of the dropout."""
+"""Width of the 3x3 convolutions between two poolings; share of the dropout after each."""
 
 
 def batch_norm(scope, name, x):
-    """Normalises each channel over the batch; its weights are float32."""
+    """Normalise each channel over the batch; its weights are float32."""
     weights = [scope.parameter(name + part, x.shape[-1]) for part in (".weight", ".bias")]
     scale, bias = (tf.cast(weight, tf.float32) for weight in weights)
     y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, scale, bias, epsilon=1e-5)

@@ -4,15 +4,15 @@ import numpy
 from readers import text
 
 TOPIC = 10
-"""So many words of the vocabulary, which follow each other, are neighbours of each other."""
+"""Number of consecutive words of the vocabulary that are neighbours of each other."""
 WINDOW = 5
-"""So many words to either side are neighbours in a real text."""
+"""Maximum distance of neighbours in a real text, in words."""
 
 
 def batch(params, batch_size, random):
-    """A word and its neighbour (n, 1), and words that are none of its neighbours (n, negatives).
+    """Return a word and a neighbour (n, 1), and words that are not neighbours (n, negatives).
 
-    Words follow Zipf's law; neighbours are of one topic: something that can be learnt.
+    Words follow Zipf's law. Neighbours have the same topic, which can be learnt.
     """
     size = params["vocabulary"]
     words = random.zipf(1.3, (batch_size, 1)) % size
@@ -23,10 +23,10 @@ def batch(params, batch_size, random):
 
 
 def read(params, batch_size, part, random):
-    """Batches of a text corpus, as `batch` makes them.
+    """Yield batches of a text corpus, in the form of `batch`.
 
-    Neighbours are up to WINDOW words away, near ones more often; negatives are sampled by how often
-    words were found so far, to the power of 3/4 (Mikolov et al. 2013, arXiv:1310.4546).
+    Neighbours are up to WINDOW words away, near words more often. Negatives are sampled by the
+    words' frequencies so far, to the power of 3/4 (Mikolov et al. 2013, arXiv:1310.4546).
     """
     corpus = text.Corpus(part, params["vocabulary"])
     counts = numpy.zeros(params["vocabulary"])

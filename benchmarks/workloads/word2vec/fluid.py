@@ -8,8 +8,8 @@ def model(params):
     shape = [params["vocabulary"], params["embedding_size"]]
 
     def vectors(words, count, table):
-        # Servers look up one column of words (of several they return other rows), and return a row
-        # for each. is_sparse: only the rows that a batch has touched travel.
+        # Servers look up one column of words (for several they return wrong rows), and return a row
+        # for each word. is_sparse: only the rows that a batch uses are sent.
         column = layers.reshape(words, [-1, 1])
         found = embedding(column, shape, is_sparse=True, param_attr=table)
         return layers.reshape(found, [-1, count, params["embedding_size"]])

@@ -11,7 +11,7 @@ class SkipGram(nn.Module):
     def __init__(self, params):
         super().__init__()
         shape = params["vocabulary"], params["embedding_size"]
-        # sparse: of servers, only the rows that a batch has touched travel.
+        # sparse: with servers, only the rows that a batch uses are sent.
         self.words = nn.Embedding(*shape, sparse=True)
         self.neighbours = nn.Embedding(*shape, sparse=True)
 

@@ -125,7 +125,7 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
             )
         if Strategy.COLLECTIVE in strategies:
             yield replace(pair, **more)
-    # Where there is one device, what needs no other is tried alone.
+    # With one device, test what needs no second device.
     lone = Strategy.COLLECTIVE not in strategies
     few = pair
     if lone:
@@ -164,7 +164,7 @@ def _clash(mode: Case, framework: FrameworkInfo, cluster: Cluster) -> bool:
 
 
 def _wider(cell: ModeCell, cluster: Cluster, catalog: Catalog) -> Iterator[ModeCell]:
-    """A mode of two devices at all devices of a node, and of two nodes, where those are more."""
+    """Yield a mode also at all devices of a node and of two nodes, if these are more devices."""
     if cell.case is None or cell.case.strategy is not Strategy.COLLECTIVE:
         return
     for nodes in (1, 2):
@@ -192,7 +192,7 @@ def _refusal(case: Case, cluster: Cluster, catalog: Catalog) -> str | None:
 
 
 def _tried_somewhere(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
-    """A mode at few devices or, where it is refused there, at all of two nodes."""
+    """Return a mode at few devices or, if it is refused there, at all devices of two nodes."""
     found = _tried(mode, cluster, catalog)
     if found.case is not None or mode.trainers == 1 or len(cluster.nodes) < 2:
         return found
@@ -203,7 +203,7 @@ def _tried_somewhere(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell
 
 
 def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
-    """A mode with the smallest workload that has it, or why none has."""
+    """Return a mode with the smallest workload that supports it, or why none does."""
     line = mode.framework
     named = replace(mode, scale=SCALE, batch_size_per_device=BATCH)
     workloads = [w for w in catalog.workloads.values() if line in w.frameworks]
@@ -213,10 +213,10 @@ def _tried(mode: Case, cluster: Cluster, catalog: Catalog) -> ModeCell:
     order = sorted(
         scales,
         key=lambda name: (
-            # Those that are split, so that their reason is told where none has enough layers.
+            # Splittable workloads first: if none has enough layers, the reason names one of them.
             mode.pipeline > 1 and not catalog.workloads[name].pipeline,
             catalog.workloads[name].losses is None,
-            # One and several devices train the same, so that scaling is counted.
+            # Prefer a workload for one and for several devices, so that scaling is computed.
             not served and Strategy.COLLECTIVE not in catalog.workloads[name].strategies,
             not scales[name].get("converges", False),
             scales[name].get("parameters", large),

@@ -26,7 +26,7 @@ def short_controls(health: ClusterHealth, least: Mapping[str, float]) -> list[Fi
             where, said = f"{each.node} {each.device}", f"{each.median:.4g} {each.unit}"
             wanted = f"{bound:g} {each.unit} or more (health.min_controls)"
             if each not in health.valid_controls:
-                advice = "other processes distort it: run the acceptance when the nodes are idle"
+                advice = "other processes distort the value: run the test when the nodes are idle"
                 found.append(warn(metric, f"{said}, on a busy node", wanted, advice, where))
             elif each.median < bound:
                 advice = "compare the value with other nodes; check clocks, power limits and links"

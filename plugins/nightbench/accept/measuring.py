@@ -247,7 +247,7 @@ def _measure(
     states: Sequence[ModeState],
     observer: AcceptanceObserver,
 ) -> None:
-    """Measure the cases of few devices, and those of many whose mode holds at few.
+    """Measure cases with few devices, then cases with many devices whose mode passed with few.
 
     Raises:
         KeyboardInterrupt: the user ended it; no process is left on a node.
@@ -278,7 +278,7 @@ def _measure(
 
 
 def _failed(folder: RunSpool, cells: Mapping[str, ModeCell]) -> dict[tuple[str, str], str]:
-    """Modes that did not hold in a run -> the case that shows it."""
+    """Return the modes that did not pass in a run, with the case that shows it."""
     return {
         cells[each.case.case_id].narrower: each.case.case_id
         for each in build_load_batch(folder).cases

@@ -110,17 +110,17 @@ def _due_now(known: AcceptedMode, cluster: Cluster, catalog: Catalog) -> str | N
 
 def _due(known: AcceptedMode | None, build: Build, catalog: Catalog) -> str | None:
     if known is None:
-        return "never tried here"
+        return "never tried on this cluster"
     if known.build_id != build.build_id:
         return f"build {known.build_id} became {build.build_id}"
     if not known.is_driver_same:
-        return f"another driver than {known.driver}"
+        return f"the driver is no longer {known.driver}"
     if known.checks_digest != checks_digest():
         return "the checks of its last result have changed"
     if known.code_digest == catalog.code_digest:
         return None
     if known.outcome != PASSED:
-        return "it did not pass, and the code has changed since"
+        return "it did not pass, and the code has changed since then"
     locked = catalog.frameworks[build.line].versions_of(build.variant)
     wanted = [each.split("+")[0] for each in ((build.version,) if build.version else locked)]
     version = (known.framework_version or wanted[-1]).split("+")[0]
@@ -142,7 +142,7 @@ def accepting_catalog(connect: Connect) -> Catalog:
                 with opened(connect) as warehouse:
                     modes = warehouse.acceptance.modes(cluster.name)
             except (WarehouseUnavailable, WarehouseRefused) as error:
-                log.warning("acceptances are unknown; configurations stay untried: %s", error)
+                log.warning("acceptance tests are unknown; configurations stay untried: %s", error)
                 modes = []
             found[cluster.name] = accepted_modes(modes, cluster, catalog)
         return found[cluster.name]

@@ -152,7 +152,7 @@ class _Decider:
         self, verdict: Verdict, alert: LiveAlert | None, dismissed: Iterable[LiveAlert]
     ) -> None:
         if verdict.case_id in self.noisy and verdict.kind not in _WITHOUT_RESULT:
-            # The level of a noisy series proves no fall and no recovery; a value ends a failure.
+            # A noisy series' level proves no drop and no recovery; a value ends a failure.
             verdict = replace(verdict, kind=VerdictKind.OK)
             dismissed = [old for old in dismissed if old.kind in _WITHOUT_RESULT]
             if alert is not None and alert.kind not in _WITHOUT_RESULT:
@@ -182,7 +182,7 @@ class _Decider:
         """Return whether a verdict is the event that was dismissed, so that it opens no alert."""
         without = verdict.kind in _WITHOUT_RESULT
         if without != (old.kind in _WITHOUT_RESULT):
-            # A night without a value is no evidence about a level; one with a value ends a failure.
+            # A night without a value proves nothing about the level; a value ends a failure.
             if not without and self._seen_twice(old, RECOVERED, verdict):
                 self.changes.to_resolve.append(old)
             return False
@@ -222,21 +222,21 @@ def is_same_event(alert: LiveAlert, verdict: Verdict) -> bool:
     """Return whether a verdict is on what a series has an alert of, not on a further drop."""
     if verdict.kind in _WITHOUT_RESULT or alert.kind in _WITHOUT_RESULT:
         return verdict.kind in _WITHOUT_RESULT and alert.kind in _WITHOUT_RESULT
-    # A baseline below the midline has followed the first drop: this is a second one.
+    # A baseline below the midline has followed the first drop, so this is a second drop.
     midline = alert.midline
     baseline = verdict.baseline
     return midline is None or baseline is None or alert.is_better(baseline, midline)
 
 
 def _has_grown(alert: LiveAlert, verdict: Verdict, min_change: float) -> bool:
-    """Return whether a night lies further down than was notified, by more than `min_change`."""
+    """Return whether a night is lower than the notified value by more than `min_change`."""
     notified, gain = alert.notified_gain, verdict.gain
     return notified is not None and gain is not None and gain < notified - min_change
 
 
 def _has_recovered(alert: LiveAlert, verdict: Verdict) -> bool:
     if alert.kind in _WITHOUT_RESULT:
-        # A case that was measured without the judged figure has a result all the same.
+        # A case that was measured without the judged metric still has a result.
         return verdict.kind not in _WITHOUT_RESULT
     if verdict.value is None:
         return False

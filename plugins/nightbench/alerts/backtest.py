@@ -63,7 +63,7 @@ def backtest(
 
     `proposed` holds the fields of the policy with other values. Only alerts from `since` on count.
     """
-    # Without the smallest slowdown, which takes most of the time and affects no alert.
+    # Skip the smallest slowdown: it takes most of the time and affects no alert.
     detector = ChangeDetector(with_smallest=False)
     sides: tuple[list[RaisedAlert], list[RaisedAlert]] = ([], [])
     for done, past in enumerate(pasts):

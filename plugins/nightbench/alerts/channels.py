@@ -103,7 +103,7 @@ def _send_to(
         resolved = resolve(connection["conn_id"])
     except UserError as error:
         return Delivery(channel.name, False, str(error))
-    except Exception as error:  # Any secrets backend may stand behind a Connection, with any error.
+    except Exception as error:  # A secrets backend may raise any error.
         # Its text may quote the Connection's URL.
         return Delivery(
             channel.name, False, f"the connection cannot be read: {type(error).__name__}"
@@ -120,11 +120,11 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
             return Delivery(channel, False, "Apprise cannot read this URL: see its list of schemes")
         reasons = []
         for service in notifier:
-            # A long digest is refused whole by services with a limit; the URL may say otherwise.
+            # Some services refuse a digest above their limit; the URL may change this setting.
             if "overflow=" not in url:
                 service.overflow_mode = apprise.OverflowMode.SPLIT
             said.clear()
-            # Each by itself, so that a retry does not repeat the message on those that accepted it.
+            # One by one, so that a retry does not repeat the message where it was accepted.
             if not _was_accepted(service, title, body, pictures):
                 reasons.append(_reason(said, url))
         return Delivery(channel, not reasons, "; ".join(dict.fromkeys(reasons)) or None)

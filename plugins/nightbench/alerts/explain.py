@@ -51,7 +51,7 @@ def explain_alerts(repository: CauseRepository, run: Run, min_change: float) -> 
         store_causes(repository, run, min_change)
     except WarehouseUnavailable:
         raise
-    except Exception:  # An unforeseen document of a node must not silence an alert.
+    except Exception:  # An unexpected document of a node must not stop an alert.
         log.exception("the alerts of run %s were not explained", run.run_id)
 
 
@@ -118,7 +118,7 @@ class CauseFactsReader:
         """Return the facts around the change of an alert's series."""
         good, bad = self._changes.nights(alert)
         first = bad[0]
-        # Controls are measured when a night begins: those nearer to the bad night are its own.
+        # Controls are measured when a night begins: controls nearer to the bad night belong to it.
         failed, training = _has_failed(alert), _is_training(alert)
         boundary = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
         return CauseFacts(
@@ -136,7 +136,7 @@ class CauseFactsReader:
             shared=SharedFactor(alert["factor"], alert["factor_name"], alert["shared_sentence"])
             if alert["factor"] and not training
             else None,
-            # Other series and controls are judged by their speed, which says nothing of losses.
+            # Other series and controls are compared by speed, which shows nothing about losses.
             peers=tuple(
                 self._peer(row, None if failed else first, alert["framework"])
                 for row in self._peers
@@ -224,7 +224,7 @@ class _Changes:
         """Return good and bad nights of an alert's series, oldest first; one bad night at least."""
         good, bad = self._sides[alert["case_id"]]
         if not bad:
-            # The measurement was removed since: only the run itself is known.
+            # The measurement was removed later: only the run is known.
             return [], [NightFacts(self._run.run_id, self._run.started_at)]
         return [self._night(row) for row in good], [self._night(row) for row in bad]
 
@@ -282,7 +282,7 @@ def _is_training(alert: Row) -> bool:
 
 
 def _opened(alert: Row) -> Row:
-    """Return the night of a case without a value, as far as its plan tells."""
+    """Return the night of a case without a value, as far as its plan is known."""
     return {
         "case_id": alert["case_id"],
         "run_id": alert["opened_run_id"],
@@ -295,7 +295,7 @@ def _opened(alert: Row) -> Row:
 
 
 def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the last good nights and the bad ones, from the verdict's or the likely first."""
+    """Return the last good nights, and the bad nights from the verdict's or the likely first on."""
     if _has_failed(alert):
         before = [row for row in points if row["started_at"] < alert["opened_at"]]
         return before[-NIGHTS:], [_opened(alert)]

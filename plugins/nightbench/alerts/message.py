@@ -183,7 +183,7 @@ def _headline(item: AlertItem) -> str:
     words = _words(verdict.kind)
     if verdict.metric not in ("throughput", "training"):
         words = f"{_words(verdict.metric)} {words}"
-    # One that became that of many series may not have grown itself.
+    # An alert that became the alert of many series may not have grown itself.
     if (
         verdict.change is not None
         and item.grown_from is not None
@@ -213,7 +213,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) > 1:
         lines.append(f"- most affected case: {verdict.case_id}")
     if worst.untried:
-        lines.append(f"- untried configuration, never run on such devices before: {worst.untried}")
+        lines.append(f"- untried configuration, never run on this kind of device: {worst.untried}")
     lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)
@@ -244,7 +244,7 @@ def _figures(item: AlertItem) -> list[str]:
     if verdict.value is not None and verdict.baseline is not None:
         lines.append(f"- tonight: {_value(item, verdict.value)}")
         lines.append(f"- baseline: {_value(item, verdict.baseline)}")
-    # Two nights further down tell of a growth before the level of all nights follows them.
+    # Two lower nights show a growth before the level of all nights includes them.
     is_followed = item.grown_from is None or (verdict.gain or 0.0) >= (verdict.lowest_gain or 0.0)
     if verdict.low is not None and verdict.high is not None and is_followed:
         lines.append(f"- level change: {_level(verdict)}")
@@ -254,7 +254,7 @@ def _figures(item: AlertItem) -> list[str]:
 def _error(item: AlertItem) -> list[str]:
     if item.error is None:
         return []
-    # Indented by four: Markdown shows it as it was written.
+    # Indented by four spaces: Markdown shows the text unchanged.
     return ["", *(f"    {line}" for line in item.error.splitlines()), ""]
 
 
@@ -272,10 +272,10 @@ def _changes(item: AlertItem) -> list[str]:
     if item.changes is None:
         return []
     if not item.changes:
-        return ["- changed between them: nothing that is recorded"]
+        return ["- changed between these runs: nothing that is recorded"]
     shown = item.changes[:MOST_CHANGES]
     more = len(item.changes) - len(shown)
-    lines = ["- changed between them:", *(f"  - {change}" for change in shown)]
+    lines = ["- changed between these runs:", *(f"  - {change}" for change in shown)]
     return [*lines, f"  - and {more} more"] if more else lines
 
 
@@ -300,7 +300,7 @@ def _ratio(found: Confirmation) -> str:
     interval = ""
     if found.low is not None and found.high is not None:
         interval = f", 95% interval {found.low:.4f} to {found.high:.4f}"
-    return f"ratio {found.ratio:.4f}{interval}, {found.rounds} rounds"
+    return f"ratio {found.ratio:.4f}{interval}, n = {found.rounds}"
 
 
 def _row(item: AlertItem) -> str:
@@ -314,7 +314,7 @@ def _row(item: AlertItem) -> str:
 
 
 def _level(verdict: Verdict) -> str:
-    """Return the change of the level with its interval; the night's own may lie outside of it."""
+    """Return the level change with its interval; the change of the night may be outside it."""
     interval = f"90% interval {verdict.low:+.1%} to {verdict.high:+.1%}"
     return f"{verdict.level_change:+.1%} ({interval})"
 

@@ -56,7 +56,7 @@ class MessageBuilder:
         verdict = self._verdict(each.news, case_id)
         sentence = verdict.sentence if verdict else ""
         if verdict and verdict.kind is VerdictKind.REGRESSED:
-            # It goes on: only the alert of what many series share still tells of it.
+            # The regression continues: the alert of many series includes it.
             sentence = f"now part of one alert: {sentence}"
         return EndedAlert(case_id, sentence, each.alert_id)
 

@@ -56,7 +56,7 @@ def quarantine(
                     "sentence": turn.sentence,
                 }
             )
-    # Where the run was judged before, its decision known_drifts.
+    # If the run was judged before, its stored decision applies.
     for event in warehouse.series.noise_events(run_id=run.run_id):
         (noisy.add if event["what"] == NOISY else noisy.discard)(event["case_id"])
     return frozenset(noisy)
@@ -113,7 +113,7 @@ def follow_drifts(
     }
     for case_id, drift in drifts.items():
         known = known_drifts.get(case_id)
-        # A night without a value proves nothing.
+        # A night without a value is no evidence.
         if case_id not in tonight or case_id in later:
             continue
         past = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
@@ -168,7 +168,7 @@ def drift_notes(rows: Iterable[Row]) -> list[str]:
     """Return one line for each row of `marts.fct_drift`, for messages and lists."""
     return [
         f"{row['case_id']} on {row['cluster']}: {row['change']:+.1%} (± {2 * row['error']:.1%}) "
-        f"over its last {row['nights']} nights, without a regression in any of them"
+        f"over its last {row['nights']} nights, and none of these nights is a regression"
         for row in rows
     ]
 
@@ -197,8 +197,9 @@ def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
     if narrowed:
         now, before = (median(side) for side in zip(*narrowed, strict=True))
         said += f". Median uncertainty of a drop: ±{now:.1%}, from nights alone ±{before:.1%}"
-    left = [row for row in rows if row["state"] == "cancelled"]
-    return [said + (f". Not measured again, because no time was left: {len(left)}" if left else "")]
+    if left := sum(row["state"] == "cancelled" for row in rows):
+        said += f". Not measured again: {left} (cancelled, or no time was left)"
+    return [said]
 
 
 def _half(row: Mapping[str, Any]) -> float | None:

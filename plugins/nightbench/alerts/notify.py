@@ -123,7 +123,7 @@ def night_of(at: datetime, zone_name: str) -> date:
 
 
 class _Notification:
-    """One attempt to send all that is unnotified."""
+    """One attempt to send all unsent messages."""
 
     def __init__(self, warehouse: Warehouse, plan: RunPlan, notifier: Notifier) -> None:
         self.warehouse, self.plan, self.notifier = warehouse, plan, notifier
@@ -184,7 +184,7 @@ class _Notification:
         fresh = [each for each in batch if each.is_news]
         news = [builder.news(each) for each in fresh]
         again = {item.verdict.case_id for item in news}
-        # An alert that was replaced by another one of its series is no recovery.
+        # If another alert of the series replaced this alert, it is no recovery.
         ended = [
             builder.ended(each)
             for each in batch

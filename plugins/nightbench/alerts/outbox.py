@@ -1,7 +1,7 @@
 """The outbox: each item is sent until a channel took it, and never again to one that took it.
 
 An item is the news of an alert, its end, a note about a series or about the detector, or a missing
-night. Unsent news are state of the warehouse, not of the process that found them: the next process
+night. Unsent items are state of the warehouse, not of the process that found them: the next process
 sends them. A fact is stored before its message is sent, and each channel that took an item is
 stored right after it did. So a message that no channel took is sent by the next try, and one that
 was recorded as sent is never sent twice.
@@ -56,8 +56,8 @@ class Router:
 
     def __init__(self, owner: str, channels: Sequence[str], routes: Sequence[Route]) -> None:
         self._owner, self._routes = owner, routes
-        # A channel that is named in several places gets everything once. What it accepted is stored
-        # under its name, which must depend on the file alone.
+        # A channel that several places name gets each message once. Accepted messages are stored
+        # by the channel's name, which must depend on the file alone.
         self._by_url = {each.url: each for each in channels_of(channels, routes)}
         self._own = self._channels(channels)
 
@@ -152,7 +152,7 @@ class Outbox:
 def _batches(
     items: Sequence[Item], took: Mapping[Item, Collection[str]]
 ) -> list[tuple[list[str], list[Item]]]:
-    """Return the items that each channel lacks; channels that lack the same are one batch."""
+    """Return unsent items by channel; channels with the same items are one batch."""
     by_url: dict[str, list[Item]] = {}
     for each in items:
         for channel in each.channels:

@@ -105,5 +105,5 @@ def least_loss(row: Row) -> float:
 
 
 def _gain(row: Row) -> float:
-    """Return the change for the better; less than any change if there is no value."""
+    """Return the gain; if there is no value, less than any gain."""
     return -2.0 if row["change"] is None else gain_of(row["change"], row["metric"]) or 0.0

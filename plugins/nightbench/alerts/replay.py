@@ -66,7 +66,7 @@ def label_of(events: Sequence[Mapping[str, Any]], dismissed_as: str | None) -> b
     """Return people's label of an alert: true, false, or None without one.
 
     Acknowledged, resolved by a person, dismissed as intended or as `wont_fix`: there was a change.
-    Dismissed as a false alarm: there was none. An alert that was opened again waits again.
+    Dismissed as a false alarm: there was none. An alert that was opened again has no label.
 
     Args:
         events: rows of `marts.fct_alert_event` of one alert, oldest first.

@@ -148,7 +148,7 @@ def share_alerts(
 
 
 def _is_known(shared: SharedChange, live: Sequence[LiveSharedChange]) -> bool:
-    """Return whether most members of a shared change have an alert under other names already."""
+    """Return whether most members of a shared change already belong to another alert."""
     near = [s for s in live if abs((s.since - shared.since).days) <= APART]
     known = sum(any(case_id in s.members for s in near) for case_id in shared.members)
     return known >= MAJORITY * len(shared.members)

@@ -130,7 +130,7 @@ def _unchanged(facts: CauseFacts) -> list[str]:
         same.append("hardware and drivers of the nodes")
     known = [c for c in facts.controls if c.nodes <= facts.nodes and c.dropped is not None]
     if facts.is_training:
-        pass  # Control measurements say nothing of losses.
+        pass  # Control measurements show nothing about losses.
     elif not known:
         unknown.append("control measurements of the nodes")
     elif not dropped_controls(facts):

@@ -38,7 +38,7 @@ def framework_versions(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 
 def _first_at_boundary(facts: CauseFacts, change: _ChangeBetween) -> Iterator[PossibleCause]:
-    """Yield the cause at the first boundary that has one, with what speaks against the boundary."""
+    """Yield the cause at the first boundary that has one, with evidence against this boundary."""
     for good, bad, objection in facts.boundaries:
         cause = change(facts, good, bad)
         if cause is not None:
@@ -62,13 +62,13 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
     elif differ(good.build, bad.build):
         pair = pair_of(good.build, bad.build)
         name, weight = f"{line} build {pair}", 3
-        text = f"{line} has another build of the same version ({pair})"
+        text = f"the build of {line} changed ({pair})"
     elif differ(earlier := good.libraries.get("python"), later := bad.libraries.get("python")):
         name, weight = f"{line} Python {earlier} -> {later}", 3
         text = f"the Python version of {line} changed from {earlier} to {later}"
     elif libraries:
         name, weight = f"{line}: {', '.join(libraries)}", 2
-        text = f"{line} has the same version, but other libraries: {shortened(libraries)}"
+        text = f"libraries in the environment of {line} changed: {shortened(libraries)}"
     else:
         return None
     cause = PossibleCause(CauseKind.FRAMEWORK_VERSION, name, text)
@@ -90,7 +90,8 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
         cause.add_for(2, f"other frameworks on the same nodes were steady ({others.steady} series)")
         cause.sentence += ", other frameworks on the same nodes were steady"
     elif others.mostly_dropped:
-        cause.add_against(3, f"other frameworks dropped too ({others.dropped} series)")
+        dropped = f"other frameworks on the same nodes dropped too ({others.dropped} series)"
+        cause.add_against(3, dropped)
     weigh_controls(facts, cause, 2)
     if differ(good.code_digest, bad.code_digest):
         cause.add_against(0, "the benchmarks' code changed in the same night")
@@ -155,7 +156,7 @@ def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
 
 
 def _slow_node(facts: CauseFacts) -> PossibleCause | None:
-    """Return nodes whose controls dropped, or on which alone series dropped; None without any."""
+    """Return slow nodes: their controls dropped, or series dropped only there; None if none."""
     dropped = dropped_controls(facts)
     alone = [node for node in sorted(facts.nodes) if _dropped_only_there(facts, node)]
     if dropped:
@@ -206,7 +207,7 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
 
 
 def _shared_by(facts: CauseFacts, kind: str) -> str:
-    """Return the name of what the series have in common that moved together; empty: another."""
+    """Return what the series that changed together have in common; empty for another kind."""
     return facts.shared.name if facts.shared is not None and facts.shared.kind == kind else ""
 
 
@@ -240,7 +241,7 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
     new = sorted(set(bad.nodes) - {node for night in (good, *facts.good) for node in night.nodes})
     if not new:
         return None
-    text = f"now the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
+    text = f"the case ran on {' and '.join(bad.nodes)}; before, on {' and '.join(good.nodes)}"
     cause = PossibleCause(CauseKind.NODE, ", ".join(new), text, 3, [text])
     weigh_peers(cause, count(peers_on(facts, frozenset(new))), SAME_NODES, dropped=None)
     return cause
@@ -266,7 +267,7 @@ def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
         cause.add_for(3, f"repeats were disturbed: {shortened(reasons)}")
         was, now = _foreign_share(facts.good), _foreign_share(facts.bad)
         if was and was * 2 >= now:
-            cause.add_against(2, f"disturbed repeats: {was:.0%} before, {now:.0%} since")
+            cause.add_against(2, f"disturbed repeats: {was:.0%} before, {now:.0%} after")
     if busy:
         who = shortened(
             f"{preflight.node}: {preflight.foreign_share:.0%} of the cores"
@@ -318,7 +319,7 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
                 cause.sentence += "were hot before a benchmark ran"
         seen = {x.node for x in facts.preflights_before if x.throttled or x.hot}
         if (throttled or hot) and not slowed and set(named) <= seen:
-            cause.add_against(2, "the preflight before the change found the same")
+            cause.add_against(2, "earlier preflights also found such devices")
         _weigh_heat(facts, cause)
         yield cause
     clocks = [c for c in changed_fields(facts) if c.is_clock]

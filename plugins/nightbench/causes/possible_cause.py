@@ -1,7 +1,7 @@
 """A possible cause with its evidence, and how other series and controls behaved.
 
 A weight counts evidence; it is not a probability. The evidence that a cause requires (its version
-changed, a control measurement dropped) weighs 2 to 4; others add or subtract 1 to 3.
+changed, a control measurement dropped) weighs 2 to 4; other series and control measurements 1 to 3.
 """
 
 from collections.abc import Iterable, Sequence
@@ -140,7 +140,7 @@ def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None
 
 
 def controls_text(dropped: Sequence[ControlSeries]) -> str:
-    """Return `controls dropped: memory_copy (cpu) of n1 to 80% of before`."""
+    """Return `control measurements dropped: memory_copy of n1 to 80% of its earlier value`."""
     ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of its earlier value" for c in dropped]
     return f"control measurements dropped: {shortened(ratios)}"
 

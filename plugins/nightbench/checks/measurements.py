@@ -45,12 +45,12 @@ def _needed(context: CheckContext) -> int:
 
 
 def _enough_words(context: CheckContext) -> str:
-    which = "the protocol's minimum" if context.protocol.adaptive else "half of the repeats"
-    return f"{_needed(context)} good repeats or more, {which}"
+    which = "the minimum" if context.protocol.adaptive else "half of the repeats"
+    return f"{_needed(context)} good repeats or more, {which} of the protocol"
 
 
 def _out_of_order(m: Measurement) -> str:
-    """Return the three where they are not in this order."""
+    """Return minimum, median and maximum if they are not in this order."""
     if m.throughput is None or m.minimum is None or m.maximum is None:
         return ""
     if m.minimum <= m.throughput <= m.maximum:

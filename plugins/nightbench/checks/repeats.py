@@ -99,7 +99,7 @@ def _absent(context: CheckContext, repeat: Repeat) -> str:
 
 
 def _differing_weights(repeat: Repeat) -> str:
-    """Return the digest of each rank's weights where they differ, or one has none."""
+    """Return the digest of each rank's weights if they differ or one is missing."""
     digests = {r.name: r.weights_digest for r in repeat.measured}
     if len(set(digests.values())) <= 1 and None not in digests.values():
         return ""
@@ -116,13 +116,13 @@ def _differing_steps(repeat: Repeat) -> str:
 
 def _parameters(context: CheckContext, rank: RankResult) -> int | None:
     """Return the trainable parameters; None where a parameter server may hold them."""
-    # It may hold the embedding tables: its trainers then cannot count them.
+    # A server may hold the embedding tables: then trainers cannot count them.
     uncounted = None if context.case.strategy is Strategy.PARAMETER_SERVER else 0
     return rank.parameters if rank.parameters is not None else uncounted
 
 
 def _declares_transport(context: CheckContext) -> bool:
-    """Whether gradients travel between nodes, and the cluster declares by what."""
+    """Return whether gradients are sent between nodes and the cluster declares the transport."""
     case = context.case
     between = case.strategy is Strategy.COLLECTIVE and case.nodes > 1
     return between and context.transport is not None
@@ -152,7 +152,7 @@ def _wrong_transport(context: CheckContext, rank: RankResult) -> str:
 
 
 def _may_have_more(context: CheckContext) -> bool:
-    """Whether a window may have more steps than the protocol says: a log states every tenth."""
+    """Return whether a window may have more steps than the protocol: some logs have every tenth."""
     return bool(context.protocol.min_seconds) or context.from_log
 
 

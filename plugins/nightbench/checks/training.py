@@ -41,7 +41,7 @@ def _bad_losses(rank: RankResult) -> str:
 
 
 def _unchanged(rank: RankResult) -> str:
-    """Return the tensors that did not move, or to where there is no number."""
+    """Return the tensors that did not change, or that became not finite."""
     if rank.weights_moved is None:
         return "the rank does not report the change of its weights"
     if not rank.weights_moved:
@@ -55,7 +55,7 @@ def _unchanged(rank: RankResult) -> str:
 
 
 def _beyond_step_limit(rank: RankResult) -> str | None:
-    """Return the tensors that moved further than the optimiser can move them; None: not stated."""
+    """Return tensors that moved further than the optimizer can move them; None if not stated."""
     if rank.weights_moved is None:
         return None
     words = [
@@ -68,19 +68,19 @@ def _beyond_step_limit(rank: RankResult) -> str | None:
 
 
 def _trainers_step_alone(context: CheckContext) -> bool:
-    """Return whether several trainers can: they wait for nobody, and exchange after each step."""
+    """Return whether several trainers step without waiting and exchange after each step."""
     return context.asynchronous and context.case.sync == "async" and len(context.trainers) > 1
 
 
 _UNSENT = {
     True: "",
-    False: "the weights on the servers do not change while only this trainer trains",
+    False: "the weights that it pulls do not change while only this trainer trains",
     None: "the rank does not report whether its gradients arrive",
 }
 
 
 def _loss_not_lower(repeat: Repeat) -> str | None:
-    """Return by how much the loss is higher than before training, and which losses these are."""
+    """Return how much the loss is higher than before training, and which losses are compared."""
     first, last = repeat.summary.loss_first, repeat.summary.loss_median
     compared = "the median loss of the window is higher by {:.4g} than the loss of the first step"
     again = [r.loss_again for r in repeat.measured if r.loss_again is not None]
@@ -93,19 +93,19 @@ def _loss_not_lower(repeat: Repeat) -> str | None:
 
 
 def _work_done(context: CheckContext, rank: RankResult) -> float | None:
-    """Return what a step computes of its model's FLOPs; None where it was not counted."""
+    """Return a step's FLOPs divided by the model's FLOPs; None if they were not counted."""
     model = (context.step_flops_per_unit or 0.0) * rank.samples_per_step
     return None if rank.flops_per_step is None or not model else rank.flops_per_step / model
 
 
 def _skipped(rank: RankResult) -> str:
-    """Return how many updates were skipped, where these are more than a few."""
+    """Return the number of skipped updates if it is more than a few."""
     skipped, steps = rank.skipped_updates or 0, len(rank.step_seconds)
     return "" if skipped <= FEW_SKIPPED + steps // 1000 else f"{skipped} of {steps} updates skipped"
 
 
 def _overloaded(rank: RankResult) -> str:
-    """Return the experts that have too much of their layer's tokens."""
+    """Return the experts that get too many of their layer's tokens."""
     if rank.expert_tokens is None:
         return "the rank does not report the tokens of its experts"
     shares = {
@@ -115,7 +115,7 @@ def _overloaded(rank: RankResult) -> str:
     }
     crowded = {where: share for where, share in shares.items() if share > CROWDED}
     most = sorted(crowded, key=lambda where: -crowded[where])
-    return _first_of([f"{where} has {crowded[where]:.2f} even shares" for where in most])
+    return _first_of([f"{where} has {crowded[where]:.2f} times its even share" for where in most])
 
 
 def is_number(value: object) -> bool:
@@ -167,7 +167,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "few_updates_skipped", WARN, "rank", lambda c, rank: _skipped(rank), NOTHING,
-        f"an overflow skips {FEW_SKIPPED} updates of the window at most, and one in 1,000 steps",
+        f"overflows skip at most {FEW_SKIPPED} updates of the window, plus one in 1,000 steps",
         applies=lambda c: c.case.precision == "fp16",
         from_rank=True,
     ),
@@ -198,7 +198,7 @@ _SLOWER = ("gloo", "mpi", "grpc", "tcp")
 
 
 def _requested(context: CheckContext) -> dict[str, str]:
-    """Return axis -> value of what the case asks for beside every line's defaults."""
+    """Return axis -> value for each axis that differs from all lines' defaults."""
     found = {axis: getattr(context.case, axis) for axis in _OWN_AXES}
     return {axis: str(x) for axis, x in found.items() if x != LINE_AXES[axis]}
 
@@ -209,7 +209,7 @@ def _between_gpus(context: CheckContext) -> bool:
 
 
 def _fell_back(context: CheckContext, rank: RankResult) -> str:
-    """Return what ran otherwise than the case asks."""
+    """Return the axes that ran differently from the case."""
     words = [
         f"{axis} is {rank.modes[axis]}, not {value}"
         for axis, value in _requested(context).items()
@@ -222,7 +222,7 @@ def _fell_back(context: CheckContext, rank: RankResult) -> str:
 
 
 def _unreported(context: CheckContext, rank: RankResult) -> str:
-    """Return what the case asks for and the rank says nothing of."""
+    """Return the axes that the case requests and the rank does not report."""
     asked = _requested(context)
     words = [f"{axis} {value}" for axis, value in asked.items() if axis not in rank.modes]
     if _between_gpus(context) and rank.transport is None:
@@ -236,7 +236,7 @@ def _tolerance(context: CheckContext) -> float:
 
 
 def _has_reference(context: CheckContext) -> bool:
-    """Whether the losses of the CPU are known, and trainers begin with the same weights."""
+    """Return whether the CPU's losses are known and trainers begin with the same weights."""
     known = context.losses is not None and context.case.precision in TOLERANCES
     return known and not context.asynchronous
 
@@ -282,7 +282,7 @@ MODE_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "losses_of_reference", FAIL, "rank", _strange_losses, NOTHING,
-        lambda c: f"the first losses are those of float32 on a CPU within {_tolerance(c):.1%}",
+        lambda c: f"the first losses equal those of float32 on a CPU within {_tolerance(c):.1%}",
         applies=_has_reference,
         from_rank=True,
     ),

@@ -46,12 +46,12 @@ def accept(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Try every configuration of every line on a cluster.
+    """Try every configuration of every framework line on a cluster.
 
-    Checks and measures the nodes like `doctor --controls`. Then it measures a smoke case of each
-    configuration at one device and at two. If both pass, it continues with all devices of a node
-    and of two nodes. A configuration that passes every check is no longer untried on the cluster.
-    The next call tries only configurations that must be retested. Requires the warehouse.
+    The command checks and measures the nodes like `doctor --controls`. Then it measures a smoke
+    case of each configuration on one device and on two. If both pass, all devices of a node and of
+    two nodes follow. A configuration that passes every check is no longer untried on the cluster.
+    The next call tries only configurations that must be retested. The command needs the warehouse.
 
     Exit code 1: a configuration failed, or a control measurement is too low.
     """

@@ -109,7 +109,7 @@ def dismiss(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Close an alert without a fix; the series opens an alert again only if it drops further."""
+    """Close an alert without a fix; it is reopened only if the series drops further."""
     _change(alert, "dismiss", json, why=why, group=group, reason=reason)
 
 
@@ -129,7 +129,7 @@ def snooze(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Send no message about an alert until a time; if it is still open then, it is sent again."""
+    """Send no message about an alert until a time; report it again if it is still open then."""
     _change(alert, "snooze", json, why=why, group=group, until=until)
 
 
@@ -244,7 +244,7 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     if state is None:
         return []
     if state in LIVE_EXPERIMENTS:
-        return ["the measurement that repeats it is still running"]
+        return ["the repeated measurement is still running"]
     outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
     return [f"{outcome}: {row['confirmation_sentence']}"]
 

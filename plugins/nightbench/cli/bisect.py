@@ -40,7 +40,7 @@ def bisect(
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case that became slower.")
+        str | None, typer.Option("--case", metavar="SLUG", help="Case that changed.")
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
@@ -68,10 +68,10 @@ def bisect(
 
     Exit codes:
 
-    - 0: the version was found.
+    - 0: the first bad version was found.
     - 2: wrong usage, or nothing could be measured.
-    - 3: not found: only a range of versions is known, the budget is used up, or the bad version
-      equals the good one.
+    - 3: not found: only a range of versions is known, the budget is used up, or the bad version is
+      no worse than the good one.
     """
 
     def work() -> int:
@@ -82,7 +82,7 @@ def bisect(
         }
         if resume is not None:
             if alert is not None or good or bad or case:
-                raise UserError("--resume: found with an alert or versions; expected it alone")
+                raise UserError("--resume cannot be combined with an alert or versions")
             document = _resume(resume, limits, json=json)
         else:
             fields = {

@@ -49,7 +49,7 @@ def cancel(
     dag_id, dag_run_id = (str(document.get(key) or "") for key in ("dag_id", "dag_run_id"))
     api = _airflow_of(dag_run_id) if dag_id and dag_run_id else None
     state = (api.dag_run(dag_id, dag_run_id) or {}).get("state") if api else None
-    # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
+    # Cases without a gang first: then no process begins them, and their preparation ends.
     _record_cancelled(found, begun=False)
     if api and state in ("queued", "running"):
         api.fail_run(dag_id, dag_run_id)
@@ -61,11 +61,11 @@ def cancel(
     _record_cancelled(found, begun=True)
     plans.mark_ended(found)
     say(f"{found.run_id} is cancelled: none of its processes is left on {where.name}")
-    # Loaded elsewhere: the checks take seconds of CPU, which another run may be measured with.
+    # Airflow loads it: the checks take seconds of CPU, which could disturb another run here.
     if api:
         api.run_again(dag_id, dag_run_id, dag_run.LOADING)
         say(f"Airflow loads what was measured; then: nightbench results --run {found.run_id}")
-    elif not measured_elsewhere:  # else by the direct run itself
+    elif not measured_elsewhere:  # otherwise the direct run loads it
         say(f"To see the measured cases: nightbench results --run {found.run_id}")
 
 
@@ -78,7 +78,7 @@ def _airflow_of(dag_run_id: str) -> AirflowApi | None:
     api = None
     with suppress(AirflowUnavailable):
         api = dag_run.airflow_runs(
-            f"Without it, mark the DAG run {dag_run_id} as failed in Airflow's UI"
+            f"Without a login, mark the DAG run {dag_run_id} as failed in Airflow's UI"
         )
     if api is None:
         warn("Airflow does not answer: only the processes on the nodes are ended")
@@ -116,7 +116,7 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
             going += [each] if _is_unfinished(each) else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
-        raise UserError(f"RUN: found none; expected one that has not ended: {names}")
+        raise UserError(f"RUN: found none; expected the id of a run that has not ended: {names}")
     return going[0]
 
 
@@ -177,7 +177,7 @@ def _cancel_experiment(name: str) -> bool:
                 f"{cluster.name} were ended. Try again, or press Ctrl-C in its terminal"
             )
     if row is not None and row["dag_run_id"] is None:
-        # Its process may have been killed before, and cannot say so.
+        # Its process may have been killed before it could store this.
         with suppress(WarehouseUnavailable), opened(common.open_warehouse) as warehouse:
             warehouse.experiments.leave(name, None, "cancelled", spent_s=0.0, why=CANCEL_REASON)
     kind = document["schema"].removeprefix("nightbench.").partition("/")[0]

@@ -73,20 +73,20 @@ def from_inventory(
 ) -> None:
     """Print the YAML of a cluster from Ansible's or Slurm's list of nodes.
 
-    For Ansible, it reads the output of `ansible-inventory -i FILE --list`. For Slurm, it reads the
+    For Ansible, FILE has the output of `ansible-inventory -i FILE --list`. For Slurm, FILE has the
     output of `sinfo -hN -p PARTITION -o '%N %o %G'`.
     """
     text = file.read()
     hosts = ansible_hosts(text, group) if source is Inventory.ANSIBLE else slurm_hosts(text)
     if login is not None and source is not Inventory.SLURM:
-        raise UserError(f'--login: found it with "{source}"; expected it with "slurm"')
+        raise UserError(f'--login: found with "{source}"; expected only with "slurm"')
     print(cluster_yaml(cluster, hosts, ssh_conn_id, login), end="")
 
 
 @app.command()
 def scan(
     cluster: common.ClusterArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Store keys without asking.")] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(
@@ -127,7 +127,7 @@ def _cluster_of(name: str) -> Cluster:
 
 
 class _Scan:
-    """A scan of host keys; jump hosts come first, as they lead to the nodes behind them."""
+    """A scan of host keys; jump hosts come before the nodes behind them."""
 
     def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
         self._cluster = cluster
@@ -144,7 +144,7 @@ class _Scan:
         with tempfile.TemporaryDirectory(prefix="nightbench-scan-") as folder:
             working = Path(folder) / "known_hosts"
             working.write_text(self._text, encoding="utf-8")
-            # Logins to jump hosts check the keys that are known so far, and no others.
+            # Logins to jump hosts accept only the host keys that are already known.
             cluster = dataclasses.replace(self._cluster, known_hosts=str(working))
             reached = common.targets(cluster)
             targets = {k: each for k, each in reached.items() if isinstance(each, SshTarget)}
@@ -221,7 +221,7 @@ class _Scan:
         )
         if not self._yes:
             if not sys.stdin.isatty():
-                say(f"Not written: {what}. No terminal to ask on: use --yes.")
+                say(f"Not written, because no terminal can confirm: {what}. Use --yes.")
                 return False
             if not typer.confirm(f"Write {what} to {self._file}?"):
                 return False
@@ -275,16 +275,16 @@ def download(
         list[str] | None,
         typer.Option(
             "--machine",
-            help="CPU architecture of nodes, as `uname -m` prints it. Repeatable. [default: "
-            "those of the nodes]",
+            help="CPU architecture of nodes, as `uname -m` prints it. Repeatable option. [default: "
+            "the architectures of the nodes]",
         ),
     ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(
             "--python",
-            help="Python version of nodes, for example 3.13. Repeatable. [default: all that the "
-            "line's lock supports]",
+            help="Python version of nodes, for example 3.13. Repeatable option. [default: all "
+            "Pythons of the line's lock]",
         ),
     ] = None,
 ) -> None:

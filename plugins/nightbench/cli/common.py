@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nightbench.warehouse.connection import Connection
 
 _WIDE = None if sys.stdout.isatty() else 160
-"""Width of output into a file; rich finds that of a terminal."""
+"""Width of output into a file; rich finds the width of a terminal."""
 out = Console(highlight=False, width=_WIDE)
 err = Console(stderr=True, highlight=False)
 
@@ -50,7 +50,7 @@ FAILED = 1
 """Exit code if a part of the request failed."""
 INTERRUPTED = 130
 
-REPEATABLE = "May be given several times."
+REPEATABLE = "This option may be given several times."
 
 ClusterOption = Annotated[
     str | None, typer.Option("--cluster", "-c", help=described(RunRequest, "cluster"))
@@ -72,7 +72,7 @@ def catalog() -> Catalog:
     """Return the shipped framework lines and workloads.
 
     Raises:
-        UserError: a description of one is wrong.
+        UserError: the description of a line or workload is wrong.
     """
     return load_catalog()
 
@@ -124,7 +124,7 @@ def table(
 ) -> Table:
     """Return a table; its cells have no markup, and fold if the terminal is narrow.
 
-    The columns in `right` are those of numbers.
+    `right` names the columns of numbers.
     """
     made = Table(
         title=title,
@@ -196,7 +196,7 @@ def targets(cluster: Cluster) -> dict[str, Target]:
     """Return how the nodes of a cluster are reached, from Airflow's Connections.
 
     Raises:
-        UserError: a Connection is missing or says too little.
+        UserError: a Connection is missing or lacks a field.
     """
     configure_airflow()
     from nightbench.orchestration.ssh_targets import ssh_targets
@@ -210,7 +210,7 @@ def channel_url(conn_id: str) -> str:
     """Return the Apprise URL in an Airflow Connection.
 
     Raises:
-        UserError: the Connection is missing or holds no URL.
+        UserError: the Connection is missing or has no URL.
     """
     configure_airflow()
     from nightbench.orchestration import connections
@@ -249,9 +249,9 @@ def shipment(cluster: Cluster) -> Shipment:
 
 
 def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
-    """Return the connection string of the warehouse; None if only a Connection, or nothing, has it.
+    """Return the connection string of the warehouse; None if no file or variable has it.
 
-    `NIGHTBENCH_WAREHOUSE` names it; otherwise it is the one that `nightbench up` made.
+    The string is in `NIGHTBENCH_WAREHOUSE`, or `nightbench up` has stored it.
     """
     from nightbench.local import deployment
 
@@ -272,7 +272,7 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
     """Open a connection to the warehouse.
 
     Raises:
-        UserError: it does not answer, or there is none.
+        UserError: the warehouse does not answer, or there is none.
     """
     if not has_warehouse():
         raise WarehouseUnavailable(no_warehouse())
@@ -294,16 +294,16 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
 def no_warehouse() -> str:
     """Return the error for a command that needs a warehouse if there is none."""
     return (
-        f"There is no warehouse yet: nothing was started in {home().root}. Start it with "
-        f"`nightbench up`, or name one by {WAREHOUSE_VARIABLE}=postgresql://… (in a team's Airflow "
-        "by its Connections: docs/own-airflow.md)"
+        f"There is no warehouse yet: nothing was started in {home().root}. Start one with "
+        f"`nightbench up`, or name a warehouse by {WAREHOUSE_VARIABLE}=postgresql://… (in a "
+        "team's Airflow by its Connections: docs/own-airflow.md)"
     )
 
 
 def known_case_histories(cluster: str) -> dict[str, CaseHistory]:
     """Return the times that earlier runs took for the cases on a cluster; empty without runs.
 
-    The times are from the warehouse, or from runs in the spool if it does not answer.
+    The times are from the warehouse, or from runs in the spool if the warehouse does not answer.
     """
     if not has_warehouse() and not spool().runs():
         return {}
@@ -330,7 +330,7 @@ def reader() -> Iterator[Warehouse]:
     """Open the warehouse for reading, and close it.
 
     Raises:
-        UserError: it does not answer, or there is none.
+        UserError: the warehouse does not answer, or there is none.
     """
     from nightbench.warehouse import Warehouse
 
@@ -342,7 +342,7 @@ def check_page(path: Path | None) -> None:
     """Refuse a page that cannot be written, before anything is measured.
 
     Raises:
-        UserError: so.
+        UserError: the page cannot be written.
     """
     if path is None:
         return

@@ -100,8 +100,8 @@ def builds(
 
     Exit codes:
 
-    - 0: B is faster or the same.
-    - 1: B is slower: its whole interval is beyond --min-effect. Or B trains differently from A.
+    - 0: B is faster than A, or as fast as A.
+    - 1: B is slower (its whole interval is beyond --min-effect), or B trains differently from A.
     - 2: wrong usage, or nothing could be measured.
     - 3: inconclusive.
     """
@@ -109,7 +109,7 @@ def builds(
     def work() -> int:
         if resume is not None:
             if build_a or selection.case or suite:
-                raise UserError("--resume: found with builds or cases; expected it alone")
+                raise UserError("--resume cannot be combined with builds or cases")
             document = _resume(resume, json=json)
         else:
             if not (build_a and build_b):
@@ -269,7 +269,7 @@ def _lines(document: Document) -> list[str]:
         elif row["dropped"]:
             lines.append(f"  {len(row['dropped'])} rounds were dropped and measured again")
     if document["not_combined"]:
-        lines.append(f"All cases are not combined: {document['not_combined']}.")
+        lines.append(f"There is no mean of all cases: {document['not_combined']}.")
     level = document["cases"][0]["level"]
     lines.append(
         f"{document['verdict']}: B {document['b']['build_id']} compared with A "

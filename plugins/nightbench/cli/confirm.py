@@ -29,14 +29,14 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure an alert's change again now, like a night does before it sends a message.
+    """Measure an alert's change again now, as a night does before it sends a message.
 
     The last good build and the night's build are launched in turn on the same nodes, and once more
     on other nodes.
 
     Exit codes:
 
-    - 0: confirmed or not confirmed.
+    - 0: the change was confirmed or not confirmed.
     - 1: nothing could be measured.
     - 3: inconclusive.
     """
@@ -52,7 +52,7 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     try:
         ended = experiment_common.at_terminal(experiment, context, json=json)
     except MeasuredElsewhere as error:
-        raise UserError(f"{error}; the alert will show its outcome") from None
+        raise UserError(f"{error}; the alert will show the outcome") from None
     except UserError as error:
         if experiment.requested_by == NIGHTBENCH:
             raise
@@ -66,7 +66,7 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
-    """Return the confirmation in progress, or a new one, with its context.
+    """Return the confirmation in progress, the user's own interrupted one, or a new one.
 
     Raises: UserError: the alert is about another change, its run is not in the spool, or another
     process measures it.
@@ -92,26 +92,25 @@ def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, Experiment
             )
         run_id = alert["last_run_id"]
         night = read_plan(common.spool().run(run_id))
-        # A person may wait: only the cluster's hours limit it. Before anything is requested:
-        # closed hours must not leave a confirmation behind that no process measures.
+        # Only the cluster's hours limit a user's request. Checked before anything is requested:
+        # otherwise an error would leave a request in the queue that no process measures.
         chosen = Selection(night.run.suite, night.run.cluster).choose()
         context = experiment_common.context_of(chosen, outside_hours=outside_hours)
+        user, states = getpass.getuser(), (*UNDECIDED, "cancelled")
         going = warehouse.experiments.find(
-            run_id=run_id,
-            alert_ids=[alert_id],
-            kinds=[ExperimentKind.CONFIRM],
-            states=UNDECIDED,
+            run_id=run_id, alert_ids=[alert_id], kinds=[ExperimentKind.CONFIRM], states=states
         )
-        if going:
+        going.sort(key=lambda row: row["state"] == "cancelled")
+        if going and (going[0]["state"] in UNDECIDED or going[0]["requested_by"] == user):
             experiment = Experiment.of(going[0])
             if is_measured(common.spool(), experiment.name):
                 raise MeasuredElsewhere(
                     f"{experiment.name} is being measured by another process; the alert will show "
-                    "its outcome"
+                    "the outcome"
                 )
             warehouse.experiments.begin(experiment.name, None)
             return replace(experiment, dag_run_id=None), context
         suspect = suspected_regression(warehouse, night, alert)
         if suspect is None:
-            raise UserError(f"alert {alert_id}: run {run_id} has no baseline level for its case")
-        return confirmation_of(suspect, night, getpass.getuser()), context
+            raise UserError(f"alert {alert_id}: run {run_id} has no baseline for the alert's case")
+        return confirmation_of(suspect, night, user), context

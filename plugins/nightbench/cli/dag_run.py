@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 DAG = "on_demand"
 LOADING = ("ingest", "all_measured")
-"""Tasks of a run that load what was measured, and say whether that is all of it."""
+"""Tasks of a run that load results and check whether every case has a result."""
 EXPECTED = f"{AIRFLOW}=https://USER:PASSWORD@HOST:PORT"
 """How a terminal names a team's Airflow."""
 TO_MEASURE = (
-    f"Without it, trigger the DAG {DAG} in the UI, or use --direct to measure from this terminal"
+    f"Without a login, trigger the DAG {DAG} in the UI, or measure without Airflow: --direct"
 )
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
@@ -99,7 +99,7 @@ def team_api(named: str) -> AirflowApi:
     """Return the API of a team's Airflow from an address with a login.
 
     Raises:
-        UserError: it is no such address.
+        UserError: the address has no login.
     """
     found = urlsplit(named)
     if found.scheme not in ("http", "https") or not found.hostname or found.password is None:
@@ -112,7 +112,7 @@ def team_api(named: str) -> AirflowApi:
 def airflow_runs(otherwise: str) -> AirflowApi | None:
     """Return the API of this control plane's Airflow, or None if it does not answer.
 
-    `otherwise` as `airflow_api` has it.
+    `otherwise`: see `airflow_api`.
 
     Raises:
         UserError: a team's Airflow is not named, does not answer, or its scheduler does not run.
@@ -144,7 +144,7 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 f"{file}: {trace.strip().splitlines()[-1]}" for file, trace in broken.items()
             )
             raise UserError(
-                f"Airflow has no DAG {DAG}. {said or 'It has not been parsed yet.'}\n"
+                f"Airflow has no DAG {DAG}. {said or 'Airflow has not parsed the DAG yet.'}\n"
                 f"Look: {log_of('dag-processor')}"
             )
         time.sleep(1)
@@ -164,17 +164,17 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
                 say(f"{unknown}; asking again until Airflow answers")
             elif time.monotonic() - away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{unknown}. If it was started, follow it: nightbench run --follow {dag_run_id}"
+                    f"{unknown}. If it was, follow the run: nightbench run --follow {dag_run_id}"
                 ) from error
             time.sleep(REFRESH_S)
             continue
         except UserError as error:
-            # Names have been checked against the files: Airflow has not read a new file yet.
+            # The names exist in the files, so Airflow has not yet read a new file.
             if _NOT_OFFERED not in str(error) or time.monotonic() > until:
                 raise
         if not waiting:
             say("Airflow has not read the newest suites and clusters yet; waiting until it has")
-            with contextlib.suppress(AirflowUnavailable):  # it is read within a minute anyway
+            with contextlib.suppress(AirflowUnavailable):  # Airflow reads it within a minute anyway
                 api.parse_again(DAG)
             waiting = True
         time.sleep(2)
@@ -212,7 +212,7 @@ class DagRunFollower:
             asked = float("-inf")
             note = ""
             while state not in _ENDED:
-                # Asked seldom: measurements may run on this machine.
+                # Seldom, because measurements may run on this machine.
                 if time.monotonic() - asked >= STATE_INTERVAL_S:
                     asked = time.monotonic()
                     state = self._ask(self._state) or state
@@ -255,8 +255,8 @@ class DagRunFollower:
                 say(f"{error}. The run continues; asking again until Airflow answers")
             elif now_s - self._away_since_s > GIVE_UP_S:
                 raise UserError(
-                    f"{error}. It has not answered for {duration(GIVE_UP_S)}. The run continues. "
-                    f"Follow it: nightbench run --follow {self._dag_run_id}"
+                    f"{error}. Airflow has not answered for {duration(GIVE_UP_S)}. The run "
+                    f"continues. Follow the run: nightbench run --follow {self._dag_run_id}"
                 ) from error
             return None
         if self._away_since_s is not None:
@@ -271,7 +271,7 @@ class DagRunFollower:
             stored = named(self._spool, self._dag_run_id)
             if stored is not None:
                 raise UserError(
-                    f"Airflow no longer has {what}; see `nightbench results --run {stored.run_id}`"
+                    f"{what} Airflow no longer has; see `nightbench results --run {stored.run_id}`"
                 )
             raise UserError(
                 f"{what} is neither in {self._spool.root} nor a run of Airflow's DAG "
@@ -298,7 +298,7 @@ class DagRunFollower:
                 continue
             index = int(task.get("map_index", -1))
             if index >= 0 and run is not None and case not in planned:
-                continue  # it was ended before its case was known
+                continue  # the task ended before its case was known
             tail = self._api.log_tail(self._dag_id, self._dag_run_id, name, tries, index, _TAIL)
             if any(_BY_A_PERSON in line for line in tail):
                 continue
@@ -317,11 +317,11 @@ def follow_spool(run: RunSpool) -> None:
     with common.live_view(run) as view:
         while not run.has_ended:
             if run.is_controlled() is False:
-                time.sleep(STATE_INTERVAL_S)  # it records its end after its last case
+                time.sleep(STATE_INTERVAL_S)  # the run records its end after its last case
                 if not run.has_ended:
                     raise UserError(
                         f"{run.run_id}: the process that measured it is gone; its processes on the "
-                        "nodes end when their lease expires. End it now: nightbench cancel "
+                        "nodes end when their lease expires. End the run now: nightbench cancel "
                         f"{run.run_id}"
                     )
             view.refresh()
@@ -329,7 +329,7 @@ def follow_spool(run: RunSpool) -> None:
 
 
 def named(spool: Spool, name: str) -> RunSpool | None:
-    """Return the run with this id, or the newest of a DAG run with this id."""
+    """Return the run with this id, or the newest run of the DAG run with this id."""
     for each in reversed(spool.runs()):
         if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
             return each
@@ -337,7 +337,7 @@ def named(spool: Spool, name: str) -> RunSpool | None:
 
 
 def unknown_run(spool: Spool, name: str) -> UserError:
-    """Return the error that says so."""
+    """Return the error for a run that is not in the spool."""
     return UserError(
         f"run: found {shown(name)}, which is not in {spool.root}; see `nightbench runs`"
     )

@@ -53,8 +53,8 @@ def migrate(
         raise UserError(
             f"{common.no_warehouse()}, or by --dsn"
             if control_plane() is ControlPlane.NONE
-            else "Migrations need the role nightbench_owner, of which a team's Airflow has no "
-            "Connection: name the warehouse with --dsn postgresql://nightbench_owner@…"
+            else "Migrations need the role nightbench_owner; a team's Airflow has no Connection "
+            "of this role: name the warehouse with --dsn postgresql://nightbench_owner@…"
         )
     if dsn is None and not os.environ.get(common.WAREHOUSE_VARIABLE):
         lines = lifecycle.migrate_warehouse(_running_stack(), backup)
@@ -64,12 +64,12 @@ def migrate(
     for line in lines:
         say(line)
     if line is None:
-        say("up to date: nothing to apply")
+        say("the warehouse is up to date: nothing to apply")
 
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="Archive to write; it may exist.")],
+    file: Annotated[Path, typer.Argument(help="Archive to write or replace.")],
 ) -> None:
     """Write an archive of this machine's warehouse; runs may continue."""
     from nightbench.local import backup as archives
@@ -101,12 +101,12 @@ def _running_stack() -> Stack:
     named = os.environ.get(common.WAREHOUSE_VARIABLE)
     if named:
         raise UserError(
-            f"{common.WAREHOUSE_VARIABLE} names another warehouse; expected that of "
-            "`nightbench up`. Back up others with pg_dump (docs/warehouse.md)"
+            f"{common.WAREHOUSE_VARIABLE} names another warehouse; expected the one of "
+            "`nightbench up`. Back up other warehouses with pg_dump (docs/warehouse.md)"
         )
     stack = deployment.load(common.home())
     if stack.running("postgres") is None:
-        raise UserError("PostgreSQL does not run. Start it: nightbench up")
+        raise UserError("PostgreSQL does not run. Start PostgreSQL: nightbench up")
     return stack
 
 
@@ -128,7 +128,7 @@ def downgrade_plan(json: JsonOption = False) -> None:
     """Print the steps to go back to an earlier version; nothing is changed.
 
     Migrations only go forward. To go back, install the version before an upgrade and restore the
-    archive from before it. The upgrades of this warehouse are listed, newest first.
+    archive from before this upgrade. The command lists all upgrades, newest first.
     """
     from nightbench.warehouse import migrate
 
@@ -154,8 +154,8 @@ def downgrade_plan(json: JsonOption = False) -> None:
     say("To go back to the version before an upgrade:")
     say("  nightbench down; install that version; nightbench up; nightbench db restore ARCHIVE")
     say(
-        "Data loaded since then stays in the database that `restore` names. On your own PostgreSQL "
-        "server, restore the pg_dump that you made before the upgrade."
+        "Data loaded since the upgrade stays in the database that `restore` names. On your own "
+        "PostgreSQL server, restore the pg_dump from before the upgrade."
     )
 
 

@@ -33,7 +33,7 @@ app = typer.Typer()
 STANDARD_INPUT = Path("/dev/stdin")
 
 FOLLOWED = 256
-"""Series of a stream that are kept in memory; others are judged from their start again."""
+"""Number of series in memory; other series of a stream are judged from their start again."""
 
 
 @app.command()
@@ -58,12 +58,12 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Lower values are better (times, sizes).")
     ] = False,
     min_change: Annotated[
-        str, typer.Option(help="Smallest change to print, by its 90 % interval: 3% or 0.03.")
+        str, typer.Option(help="Omit changes whose whole 90 % interval is smaller: 3% or 0.03.")
     ] = "0",
 ) -> None:
     """Find changes in nightly histories: date, size, certainty and reason.
 
-    Each night gets a verdict from the nights before it alone, so the dates show when a change would
+    Each night gets a verdict as if it were the last night, so the dates show when a change would
     have been detected. Values are the medians of nights; an empty value is a missing night.
     """
     smallest = _share(min_change)
@@ -91,7 +91,7 @@ def detect(
 
 
 def _share(text: str) -> float:
-    """Return the share that `3%` or `0.03` says."""
+    """Return `3%` or `0.03` as a fraction."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)
@@ -108,7 +108,7 @@ def _read_histories(path: Path) -> list[History]:
 
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
     if lacking(DetectRow, file.columns):
-        # Costs the import of the warehouse's driver, which files of this command do not need.
+        # Imported here: this imports the warehouse's driver, which other files do not need.
         from nightbench.alerts.backtest import pasts_in
         from nightbench.warehouse.history_import import is_import_file
 
@@ -124,8 +124,8 @@ def _read_histories(path: Path) -> list[History]:
 def answer_stream(source: TextIO, sink: TextIO) -> None:
     """Answer each line of `source` with the changes of its history.
 
-    A line that continues the history of an earlier one with the same id costs only its new nights;
-    the answer is the same as for the line alone.
+    If a line continues the history of an earlier line with the same id, only the new nights are
+    judged; the answer does not differ.
 
     Raises:
         UserError: a line is malformed.
@@ -136,7 +136,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     detector_of = functools.lru_cache(FOLLOWED)(lambda _: IncrementalDetector())
     for number, line in enumerate(source, start=1):
         if number == 1:
-            # A byte order mark, which some editors and shells write.
+            # Skip a byte order mark, which some editors and shells write.
             line = line.removeprefix("\ufeff")
         if not line.strip():
             continue
@@ -204,7 +204,7 @@ def _day(night: HistoryPoint) -> str:
 
 
 def print_documents(reports: Iterable[HistoryReport]) -> None:
-    """Print a JSON list, each of its elements as soon as it is there."""
+    """Print a JSON list; print each element as soon as it is known."""
     mark = "["
     for report in reports:
         element = jsonlib.dumps(document(report), indent=2, ensure_ascii=False)
@@ -217,7 +217,7 @@ _STYLES = {"regressed": "red", "improved": "green", "drift": "yellow"}
 
 
 def show_reports(reports: Iterable[HistoryReport]) -> None:
-    """Print a line for each history with its changes below it, each as soon as it is there."""
+    """Print each history with its changes as soon as the history is judged."""
     statuses: Counter[str] = Counter()
     for report in reports:
         if not statuses:
@@ -243,7 +243,7 @@ def _print_indented(line: str) -> None:
     if out.is_terminal:
         out.print(Padding(Text(line), (0, 0, 0, 4)))
     else:
-        # One line each, for those who search.
+        # One line for each explanation, so that grep finds it.
         say(f"    {line}")
 
 

@@ -90,7 +90,7 @@ def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str
             chosen.catalog,
             targets,
             common.open_warehouse,
-            outside_hours=True,  # The plan has looked at the hours; they end with the night.
+            outside_hours=True,  # The plan has checked the hours; `until` ends the measurement.
             until=plan.jobs[0].deadline if plan.jobs else None,
         )
         reporter = ComparisonReporter(say)
@@ -98,11 +98,11 @@ def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str
         with spool.run(plan.run.run_id).controlled():
             found = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except UserError as error:
-        warn(f"not measured next to a reference build: {error}")
+        warn(f"no case was compared with a reference build: {error}")
         return
     for pair in found:
         if pair.why:
-            warn(f"{pair.case_id} next to {pair.reference.build_id}: {pair.why}")
+            warn(f"{pair.case_id} compared with {pair.reference.build_id}: {pair.why}")
 
 
 def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
@@ -164,15 +164,15 @@ def _place_on_healthy(
 
 
 def load_and_judge(spool: Spool, run_id: str) -> None:
-    """Load a run into the warehouse and judge it; without the warehouse it stays in the spool."""
+    """Load a run into the warehouse and judge the run; without one, it stays in the spool."""
     from nightbench.night import ingest
 
     try:
         say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
     except WarehouseUnavailable as error:
-        warn(f"not loaded, kept in {spool.root} until the warehouse answers: {error}")
+        warn(f"not loaded: the run stays in {spool.root} until the warehouse answers: {error}")
         return
-    # Imported here: the detector's libraries cost a second of CPU, without a warehouse in vain.
+    # Imported here: the detector's libraries take a second, which only loaded runs need.
     from nightbench.night import judge
 
     judge.judge_run(spool, run_id, common.open_warehouse)

@@ -38,7 +38,7 @@ def drill(
         ),
     ] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="[default: the suite's first]")
+        str | None, typer.Option("--case", metavar="SLUG", help="Case. [default: the first case]")
     ] = None,
     cluster: common.ClusterOption = None,
     size: Annotated[str, typer.Option(metavar="PERCENT", help="Injected throughput drop.")] = "20%",
@@ -61,13 +61,13 @@ def drill(
     Exit codes:
 
     - 0: the alert arrived, and no false alert before it.
-    - 1: no alert arrived, or a false one did.
+    - 1: no alert arrived, or a false alert arrived.
     """
     from nightbench.experiments.experiment_spool import DRILL, resumable_request
 
     if resume is not None:
         if suite or case:
-            raise UserError("--resume: found with a suite or a case; expected it alone")
+            raise UserError("--resume cannot be combined with a suite or a case")
         document = resumable_request(common.spool().comparison(resume), DRILL)
         request, began = document["request"], datetime.fromisoformat(document["began"])
         name = resume
@@ -116,7 +116,7 @@ def _chosen(request: Mapping[str, Any]) -> Chosen:
 
 
 def _sleeping(request: Mapping[str, Any]) -> Chosen:
-    """Return a suite of the one case that sleeps, on the line for tests."""
+    """Return a suite with one case of the test line, which sleeps."""
     catalog = common.catalog()
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
     line = next((each.line for each in catalog.frameworks.values() if each.for_tests), None)
@@ -188,13 +188,13 @@ def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json
             _send(drill, judged, found, channels)
         lines.append(
             f"The alert arrived on night {found.number}, the {_ordinal(document['delay'])} slowed "
-            "one. The alert is closed with the drill; no list of alerts shows it."
+            "night. The alert is closed with the drill; no list of alerts shows it."
         )
     else:
         slowed = max(len(judged) - drill.first_slow + 1, 0)
         lines.append(
             f"No alert arrived within {slowed} slowed nights. Try a larger slowdown (--size), or "
-            "more nights before it (--before), with which smaller slowdowns are detected."
+            "more nights before the slowdown (--before): then smaller slowdowns are detected."
         )
     if document["false_alarms"]:
         lines.append(f"False alarms before the slowdown, on nights {document['false_alarms']}")

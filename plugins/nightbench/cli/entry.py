@@ -7,7 +7,7 @@ import sys
 def quiet() -> None:
     """Let libraries log warnings and errors only: standard output belongs to the commands.
 
-    Airflow's import points all loggers to it, so this is called again after that.
+    Airflow's import changes all loggers, so this function is called again after the import.
     """
     for name in ("airflow", "asyncssh", "alembic", "great_expectations", "httpx", "yoyo"):
         logging.getLogger(name).setLevel(logging.WARNING)

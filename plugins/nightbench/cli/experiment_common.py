@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 SeedOption = Annotated[int, typer.Option(help="Seed of the random order of the builds.")]
 ResumeOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="Continue an interrupted experiment.")
+    str | None, typer.Option(metavar="ID", help="Id of an interrupted experiment to continue.")
 ]
 ChannelOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="URL", help="Send the result there: Apprise URL or apprise://conn/ID."),
+    typer.Option(metavar="URL", help="Channel for the result: Apprise URL or apprise://conn/ID."),
 ]
 
 
@@ -61,7 +61,7 @@ def fraction(text: str, option: str) -> float:
     """Return the fraction that an option says as a percentage, `1%`.
 
     Raises:
-        UserError: it is no percentage.
+        UserError: the text is no percentage.
     """
     return _value(values.percentage, text, option)
 
@@ -70,7 +70,7 @@ def seconds(text: str, option: str) -> float:
     """Return the seconds that an option says as a duration, `90m`.
 
     Raises:
-        UserError: it is no duration, or zero.
+        UserError: the text is no duration, or the duration is zero.
     """
     return _value(values.positive_duration, text, option)
 
@@ -86,7 +86,7 @@ def suite_of(cases: Sequence[str]) -> str:
     """Return the one suite that has all the cases.
 
     Raises:
-        UserError: none does, or several do.
+        UserError: no suite has all the cases, or several suites have them.
     """
     if not cases:
         raise UserError("--case: found none; expected --case SLUG or --suite NAME")
@@ -95,7 +95,7 @@ def suite_of(cases: Sequence[str]) -> str:
     holding = [name for name, suite in suites.items() if {x.case_id for x in suite.cases} >= wanted]
     if len(holding) != 1:
         found = f"{len(holding)} suites ({', '.join(holding)})" if holding else "no suite"
-        raise UserError(f"case: found {found} with {', '.join(cases)}; name one with --suite")
+        raise UserError(f"case: found {found} with {', '.join(cases)}; name the suite with --suite")
     return holding[0]
 
 
@@ -105,7 +105,7 @@ def suite_of(cases: Sequence[str]) -> str:
 def context_of(chosen: Chosen, *, outside_hours: bool) -> ExperimentContext:
     """Return the context of an experiment that is measured from now on.
 
-    Raises: UserError: it is outside the cluster's hours, or its Connection is missing.
+    Raises: UserError: now is outside the cluster's hours, or a Connection is missing.
     """
     from nightbench.experiments.engine import experiment_context
 
@@ -141,7 +141,7 @@ def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: boo
 
     Raises:
         typer.Exit: Ctrl-C or SIGTERM ended it.
-        UserError: it cannot be measured.
+        UserError: the experiment cannot be measured.
     """
     from nightbench.core.model.experiments import NIGHTBENCH
     from nightbench.experiments.measuring import MEASURES, failed, resume_command
@@ -151,7 +151,7 @@ def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: boo
     reporter = ComparisonReporter(sayer(json))
     record = ExperimentRecord(experiment, common.open_warehouse, reporter.say)
     record.begin()
-    # What a night has requested goes back to the queue.
+    # An experiment that a night requested goes back to the queue.
     given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
     work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
     resume = resume_command(experiment.kind, experiment.name, experiment.request)
@@ -184,7 +184,7 @@ def exit_code(work: Callable[[], int]) -> int:
         return done.exit_code
     except UserError as error:
         warn(f"error: {error}")
-    except Exception:  # A defect: shown whole, and never the exit code of an answer.
+    except Exception:  # A defect: print the traceback; the exit code is not that of a verdict.
         traceback.print_exc()
     return BAD_USAGE
 

@@ -59,10 +59,10 @@ class ExportRows(StrEnum):
 
 @app.command()
 def export(
-    file: Annotated[Path, typer.Argument(help="File to write (for mlperf, folder); it may exist.")],
+    file: Annotated[Path, typer.Argument(help="File (for mlperf: folder) to write or replace.")],
     rows: Annotated[
         ExportRows | None,
-        typer.Option("--rows", help="Content of each row of a table. [default: medians]"),
+        typer.Option("--rows", help="Rows to write (Parquet, CSV). [default: medians]"),
     ] = None,
     format_: Annotated[
         ExportFormat | None,
@@ -85,15 +85,15 @@ def export(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Include runs that began then or later: 2026-11-01, or with a time; UTC without "
-            "an offset.",
+            help="Include runs from this time on: 2026-11-01, or 2026-11-01T22:00. The default "
+            "zone is UTC.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs before this time.")
+        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
-    """Write the history to a Parquet or CSV file, with the columns of the marts.
+    """Write the history to a Parquet or CSV file, with the columns of the schema marts.
 
     Rows are read in batches, so a long history needs little memory.
     """
@@ -180,12 +180,12 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     wrong = [option for option, value in others.items() if value is not None]
     if wrong:
         raise UserError(
-            f"{wrong[0]}: found with metrics, which are the newest of each series; expected "
-            "--suite, --cluster or --case"
+            f"{wrong[0]}: found with prometheus, which writes newest medians; expected --suite, "
+            "--cluster or --case"
         )
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
-    # An empty file is right where nothing is measured: a missing one would keep old figures.
+    # Write an empty file if nothing is measured: without it, old values would stay.
     with replaced_file(file) as new:
         new.write_text("".join(prometheus_text(rows)), encoding="utf-8")
     say(f"{len(rows):,} series in {file}")
@@ -224,7 +224,7 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
         path = folder / f"{case_id}.log"
         with replaced_file(path) as new:
             new.write_text("".join(mlperf_lines(measurement, own)), encoding="utf-8")
-        say(f"{path}: {len(own)} repeats; read it by: nightbench parse mlperf {path} --warmup 0")
+        say(f"{path}: {len(own)} repeats; read it with: nightbench parse mlperf {path} --warmup 0")
 
 
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
@@ -256,7 +256,7 @@ def import_history(
         ),
     ] = False,
 ) -> None:
-    """Load older results of another system, and show the changes that the detector finds."""
+    """Load older results from a file, and show the changes that the detector finds in them."""
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.history_import import read_history
@@ -287,20 +287,20 @@ def import_history(
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
             say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
         elif any(each.report.status == "regressed" for each in found):
-            say("Some series dropped in the last 30 nights. To open alerts, use --alerts")
+            say("Some series dropped in their last 30 nights. To open alerts, use --alerts")
 
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
         apart = sorted(series - _planned_series())
     except UserError as error:
-        warn(f"Not compared with the suites: {error}")
+        warn(f"The cases were not compared with the suites: {error}")
         return
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
-            f"No suite in {locations.dags_folder() / 'suites'} has these cases. If one should have "
-            f"them, compare the names with `nightbench plan SUITE`:\n{names}"
+            f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
+            f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
 
 

@@ -1,6 +1,6 @@
 """grade: how good the detector is, on synthetic series, or by users' labels of alerts.
 
-It has the power, false alarms and delay on injected slowdowns; with --policy the past is replayed.
+A grade has power, false alarms and delay on injected slowdowns; --policy replays past nights.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def grade(
 
     Once a week, a night tests the detector on copies of the suite's own series: some have an
     injected slowdown of known size, some have no change. A grade covers the 90 days before its
-    night. With --policy: which alerts on drops each policy would have raised. Precision and recall
-    count the alerts that people labelled (acknowledged, resolved, dismissed).
+    night. With --policy, the command shows which alerts on drops each policy would have raised.
+    Precision and recall count the alerts that people labelled (acknowledged, resolved, dismissed).
     """
     if policy is not None:
         _backtest(policy, series, suite, cluster, since, history, json=json)
@@ -186,7 +186,7 @@ def _backtest(
     names = tuple(series or ())
     if history is not None:
         if cluster or suite:
-            raise UserError("--history: found with a suite or --cluster; expected it alone")
+            raise UserError("--history cannot be combined with a suite or --cluster")
         pasts, labelled = pasts_in(HistoryFile(history), names), []
     else:
         with closing(common.open_warehouse("nightbench_reader")) as connection:
@@ -240,7 +240,7 @@ def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy],
     policies, unknown = {}, []
     for name in names:
         if name in suites:
-            # Histories are those of throughput, whatever the suite is judged by.
+            # Histories contain the throughput, whichever metric the suite judges.
             policies[name] = suites[name].policy.model_copy(update={"metric": "throughput"})
         else:
             policies[name] = RegressionPolicy()

@@ -85,7 +85,7 @@ class Commands(TyperGroup):
     }
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names, in the order of their panels."""
+        """Return the names of the commands, in the order of their panels."""
         return list(self._places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -149,9 +149,9 @@ def nightbench(
 ) -> None:
     """Scheduled benchmarking of deep-learning training over SSH.
 
-    Begin with `nightbench demo`: it starts everything on this machine, measures the suite demo on
-    two local nodes and shows the results. State is stored in NIGHTBENCH_HOME. [default: .nightbench
-    of a checkout, otherwise nightbench of Airflow's home]
+    Begin with `nightbench demo`: the command starts all on this machine, measures the suite
+    demo on two local nodes and shows the results. State is stored in NIGHTBENCH_HOME. [default:
+    .nightbench of a checkout, otherwise nightbench of Airflow's home]
     """
 
 

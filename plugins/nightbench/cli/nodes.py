@@ -115,16 +115,16 @@ def nodes(
         typer.Option("--quarantine", metavar="NODE", help="Node to exclude from now on."),
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NODE", help="Node to use again.")
+        str | None, typer.Option("--release", metavar="NODE", help="Quarantined node to use again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason of the quarantine.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason; --quarantine requires it.")] = "",
     history: Annotated[bool, typer.Option("--history", help="List all changes of state.")] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Show the states of a cluster's nodes; quarantine or release a node.
 
     A node is quarantined automatically after `health.quarantine_after` faults in a row, and
-    released after a preflight without fault. If a user quarantined it, only a user can release it.
+    released after a preflight without fault. Only a user releases a node that a user quarantined.
     """
     from nightbench.night.cluster_preflight import set_node_state
     from nightbench.warehouse import Warehouse

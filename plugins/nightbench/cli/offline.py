@@ -40,7 +40,7 @@ def export(
     selection: Selection,
     folder: Annotated[Path, typer.Argument(help="Folder to create.")],
 ) -> None:
-    """Write a run and the code into a folder, to measure it on a machine without SSH.
+    """Write a run and the code into a folder, to measure the run on a machine without SSH.
 
     The folder has a job for each case. On that machine, `python3 FOLDER/code/agent.py run FOLDER`
     measures the run. Then `nightbench offline load FOLDER` loads the results here.
@@ -60,7 +60,7 @@ def export(
 def load(
     folder: Annotated[Path, typer.Argument(help="Exported folder with its results.")],
 ) -> None:
-    """Load the results of an exported run; they get checks, medians and verdicts like any run.
+    """Load the results of an exported run; results get checks, medians and verdicts like any run.
 
     Loading a folder again changes nothing.
     """

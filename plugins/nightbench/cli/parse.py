@@ -20,7 +20,7 @@ app = typer.Typer()
 @app.command()
 def parse(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Format; a wrong name lists all formats.")
+        str, typer.Argument(metavar="FORMAT", help="Log format; a wrong name lists all formats.")
     ],
     file: Annotated[Path, typer.Argument(help="Log to read; - is standard input.")],
     warmup: Annotated[
@@ -34,10 +34,10 @@ def parse(
         ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Unit, if the log has none: images, tokens.")
+        str | None, typer.Option(help="Unit of throughput, if the log has none: images, tokens.")
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="Unit, if the log has none: s, ms, us.")
+        str | None, typer.Option(help="Unit of step time, if the log has none: s, ms, us.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Name of the log's metric that is the throughput.")
@@ -54,10 +54,10 @@ def parse(
         ),
     ] = None,
     sequence_length: Annotated[
-        int | None, typer.Option(min=1, help="Sequence length of --model.")
+        int | None, typer.Option(min=1, help="For --model. [default: that of the scale]")
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="For --model: devices whose sum the log states.")
+        int | None, typer.Option(min=1, help="For --model: devices, if the log states their sums.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="For the MFU: device name, as nvidia-smi prints it.")

@@ -24,7 +24,7 @@ class Trained:
     sequence_length: int | None = None
     devices: int | None = None
     device: str | None = None
-    """As nvidia-smi names it."""
+    """Name of the device, as nvidia-smi prints it."""
     precision: str = "bf16"
 
 
@@ -61,8 +61,8 @@ def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]
     elif flops > peak:
         said["mfu"] = None
         said["mfu_absent"] = (
-            f"it would be {flops / peak:.4g}, and the peak is {peak / TERA:g} TFLOP/s; expected "
-            "the log's own --model, --sequence-length, --devices, --device and --precision"
+            f"{flops / peak:.4g} at a peak of {peak / TERA:g} TFLOP/s is impossible; expected the "
+            "log's own --model, --sequence-length, --devices, --device and --precision"
         )
     return said
 

@@ -52,7 +52,7 @@ def plan(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Start of the night (2026-11-21T22:00)."),
+        typer.Option("--at", metavar="TIME", help="With --night: its time (2026-11-21T22:00)."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -79,7 +79,7 @@ def _show_cases(chosen: Chosen, *, json: bool) -> None:
         for case in cases
         if (why := untried_because(case, chosen.cluster, chosen.catalog, chosen.suite.builds))
     }
-    # What is not measured takes no time.
+    # Cases that are not measured take no time.
     seconds = common.history(chosen.cluster.name) | dict.fromkeys(unavailable, 0.0)
     if json:
         common.print_json(
@@ -141,7 +141,7 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
     at_once = "one after another" if many == 1 else f"at most {many} at once"
     words = f"{len(seconds)} cases on {cluster.name}, {at_once}"
     if unavailable == len(seconds):
-        return f"{words}; none of them can be measured there"
+        return f"{words}; none of these cases can be measured there"
     if unknown and unknown == len(seconds) - unavailable:
         return f"{words}; no history yet to estimate the time"
     more = f", plus {unknown} cases without a history" if unknown else ""

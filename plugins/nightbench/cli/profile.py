@@ -27,7 +27,7 @@ def profile(
         str,
         typer.Argument(
             metavar="COMPARISON",
-            help="Id of a comparison of two builds, or of a profile to show it again.",
+            help="Id of a comparison of two builds, or of a profile to show again.",
         ),
     ],
     case: CasesOption = None,

@@ -30,7 +30,7 @@ _TEMPLATE = Path(__file__).with_name("template")
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(help="Project folder; it may exist.")] = Path("."),
 ) -> None:
     """Create a project for your own repository: suites, clusters and a DAG file.
 
@@ -82,7 +82,7 @@ def _ci_of_a_folder(root: Path, folder: Path, name: Path, text: bytes) -> tuple[
 def check(json: JsonOption = False) -> None:
     """Check whether the Airflow of this environment has what Nightbench needs, and print fixes.
 
-    Call it in the environment of the `airflow` command.
+    Call this command in the environment of the `airflow` command.
 
     Exit codes:
 
@@ -109,7 +109,7 @@ def check(json: JsonOption = False) -> None:
 @app.command()
 def lock(
     line: Annotated[str, typer.Argument(help="Framework line, of the project or built in.")],
-    variant: Annotated[str, typer.Argument(help="Variant of the lock.")] = "cpu",
+    variant: Annotated[str, typer.Argument(help="Variant of the lock, such as cu126.")] = "cpu",
 ) -> None:
     """Resolve the package versions of a framework line again after you edited its `.in` file.
 
@@ -124,7 +124,7 @@ def lock(
     build = described["variants"].get(variant, {})
     if not build.get("pythons"):
         locked = [name for name, each in described["variants"].items() if each.get("pythons")]
-        have = ", ".join(locked) or "none: it has no locks"
+        have = ", ".join(locked) or "none, because the line has no locks"
         raise UserError(f'VARIANT: found "{variant}"; {line} has {have}')
     wanted, made = folder / f"requirements-{variant}.in", folder / f"requirements-{variant}.lock"
     if not wanted.is_file():
@@ -139,11 +139,11 @@ def lock(
     partial = {"UV_INDEX", "UV_INDEX_STRATEGY"} | (set() if index else {"UV_FIND_LINKS"})
     settings = {k: v for k, v in {**uv_env(), **os.environ}.items() if k not in partial}
     if "UV_FIND_LINKS" in settings:
-        # A folder that holds the wheel takes the place of the variant's index.
+        # If a folder contains the wheel, the folder replaces the variant's index.
         extra = []
     with tempfile.TemporaryDirectory(prefix="nightbench-lock-") as scratch:
         shutil.copy(wanted, scratch)
-        if made.is_file():  # Its versions stay; of its hashes uv would look for no others.
+        if made.is_file():  # Keep its versions only: with its hashes, uv would add no other files.
             pins = re.sub(r" \\$|^ .*\n", "", made.read_text(encoding="utf-8"), flags=re.MULTILINE)
             Path(scratch, made.name).write_text(pins, encoding="utf-8")
         # uv reads the environments of a lock from a pyproject.toml alone.

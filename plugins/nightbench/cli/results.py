@@ -28,7 +28,7 @@ _GOOD = frozenset({"ok", "watched", "improved", "insufficient_data", None})
 @app.command()
 def results(
     run: Annotated[
-        str | None, typer.Option("--run", "-r", help="Id of a run. [default: the newest]")
+        str | None, typer.Option("--run", "-r", help="Id of a run. [default: the newest run]")
     ] = None,
     suite: Annotated[
         str | None, typer.Option("--suite", "-s", help="Suite whose newest run to show.")
@@ -46,7 +46,7 @@ def results(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show a run's medians with n, spread, speed-up, efficiency and verdict; or write a report.
+    """Show a run's medians with repeats, spread, speed-up, efficiency, verdict; or write a report.
 
     Medians are read from the warehouse, or from the run's files on this machine if the warehouse
     does not answer. A report also has plots, method, hardware, versions and caveats.
@@ -63,7 +63,7 @@ def results(
         common.print_json(rows)
         return
     if not rows:
-        say("No run has been loaded yet. To make one: nightbench demo")
+        say("No run has been loaded yet. To make a run: nightbench demo")
         return
     out.print(ResultsTable(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
     for line in verdict_lines(rows):
@@ -88,7 +88,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list orphans.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Remove old jobs, environments and orphaned processes from nodes, and old runs from the spool.
+    """Remove old jobs, environments and orphaned processes from nodes, and old loaded runs.
 
     An orphan is a process of Nightbench that continues although its agent has ended.
 
@@ -141,7 +141,7 @@ def clean(
 
 def _newest_run(run: str | None, suite: str | None, cluster: str | None) -> str:
     if run is not None:
-        raise UserError("--run: found with --suite or --cluster; expected alone")
+        raise UserError("--run cannot be combined with --suite or --cluster")
     with common.reader() as warehouse:
         newest = warehouse.runs.latest(suite, cluster)
     if newest is None:
@@ -171,27 +171,27 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         stored = spool.run(str(rows[0]["run_id"]))
         if stored.run() is None or stored.loaded() is not None:
             return rows, None
-        # Planned and not loaded: its files hold what has been measured so far.
+        # Planned, not loaded: the run's files contain the results so far.
         run_id = stored.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = f"the warehouse does not answer: {away}" if away else "nor in the warehouse"
-        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}; {where}")
+        where = f"; the warehouse does not answer: {away}" if away else " nor in the warehouse"
+        raise UserError(f"run: found {shown(run_id)}; it is not in {spool.root}{where}")
     if not runs or (run_id is None and away is None):
         return [], None
     chosen = run_id or runs[-1]
     note = (
         f"The warehouse does not answer ({away}): values are from {spool.root}/runs/{chosen}, "
-        "without verdicts. `nightbench results` loads them when it answers."
+        "without verdicts. `nightbench results` loads them when the warehouse answers."
         if away
-        else f"{chosen} is not in the warehouse yet: these values are from its files and have no "
-        "verdicts" + ("." if spool.run(chosen).has_ended else "; it is still running.")
+        else f"{chosen} is not loaded into the warehouse yet: these values are from its files and "
+        "have no verdicts" + ("." if spool.run(chosen).has_ended else "; it is still running.")
     )
     return rows_from_files(spool, chosen), note
 
 
 def load_waiting(spool: Spool) -> None:
-    """Load the direct runs that ended while the warehouse was away, if it answers now."""
+    """Load the direct runs that ended while the warehouse was away, if the warehouse answers."""
     waiting = [run for run in spool.runs() if run.loaded() is None and _ended_directly(run)]
     if not waiting:
         return
@@ -315,7 +315,7 @@ def _addresses_of(run_id: str) -> list[tuple[str, str]]:
 
 
 def addresses_to_share(run_id: str) -> list[str]:
-    """Return the same in lines without the password: a report may be passed on."""
+    """Return the addresses as lines without the password: a report may be passed on."""
     return [f"{name}: {where.partition('   (')[0]}" for name, where in _addresses_of(run_id)]
 
 
@@ -365,7 +365,7 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
                 f"nightbench compare {build.line}={nights} {build.line}={candidate} "
                 f"--case {case_id}"
             )
-        lines.append(f"{case_id} is clearly below its earlier nights. To check it: {settle}")
+        lines.append(f"{case_id} is clearly below its earlier nights. To check this case: {settle}")
     return lines
 
 
@@ -381,5 +381,5 @@ def _report_file(run_id: str, rows: list[Row]) -> Path:
         with common.reader() as warehouse:
             report = gather(warehouse, plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
-        report = from_files(folder, rows, notes)  # as the rows are the spool's then
+        report = from_files(folder, rows, notes)  # the rows are from the spool, too
     return keep_report(report, place.reports)

@@ -55,7 +55,7 @@ def run(
         raise typer.BadParameter("expected either a suite or --follow RUN")
     if follow is not None:
         if any((*vars(selection).values(), direct, night, outside_hours)):
-            raise typer.BadParameter("--follow: found with other options; expected it alone")
+            raise typer.BadParameter("--follow cannot be combined with other options")
         raise typer.Exit(follow_run(follow))
     chosen = selection.choose(night=night, outside_hours=outside_hours)
     if direct:
@@ -65,17 +65,17 @@ def run(
     if Path(chosen.suite.source) not in find_suites(locations.dags_folder()).values():
         raise UserError(
             f"{selection.suite}: is outside of {locations.dags_folder() / 'suites'}, the folder "
-            "that Airflow reads. Move it there, or measure without Airflow: --direct"
+            "that Airflow reads. Move the suite there, or measure without Airflow: --direct"
         )
     api = dag_run.airflow_runs(dag_run.TO_MEASURE)
     if api is None:
         raise UserError(
             f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
-            "measure without it: --direct"
+            "measure without Airflow: --direct"
         )
     builds = stage_wheels(selection.build or ())
     for text in builds:
-        parse_untrusted_build(text, chosen.cluster)  # as the DAG will: refused here it costs no run
+        parse_untrusted_build(text, chosen.cluster)  # before a run is triggered
     chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
     say("Airflow runs: triggering its DAG on_demand")
     raise typer.Exit(through_airflow(api, chosen))
@@ -85,7 +85,7 @@ def through_airflow(api: AirflowApi, chosen: Chosen, *, allow_unavailable: bool 
     """Trigger the DAG, follow it, print the results, and return the exit code.
 
     If allowed, a framework that a node cannot install is reported, and is no failure as long as
-    another one was measured.
+    another framework was measured.
     """
     dag_run_id = dag_run.trigger(api, chosen.overrides, note="requested by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")
@@ -108,10 +108,10 @@ def follow_run(name: str) -> int:
         try:
             dag_run.follow_spool(found)
         except KeyboardInterrupt:
-            say(f"The run continues. End it: nightbench cancel {found.run_id}")
+            say(f"The run continues. End the run: nightbench cancel {found.run_id}")
             return INTERRUPTED
         return 0 if all(map(is_good, show_run(found.run_id, await_verdicts=True))) else FAILED
-    api = dag_run.airflow_api("Without it, see the run in Airflow's UI")
+    api = dag_run.airflow_api("Without a login, see the run in Airflow's UI")
     if api is None:
         raise dag_run.unknown_run(spool, name)
     dag_run_id = str(document.get("dag_run_id") or name)
@@ -129,8 +129,8 @@ def _follow_dag_run(
         outcome = follower.follow()
     except KeyboardInterrupt:
         say(
-            f"The run continues in Airflow. Follow it: nightbench run --follow {dag_run_id}; end "
-            f"it: nightbench cancel {dag_run_id}"
+            f"The run continues in Airflow. Follow the run: nightbench run --follow {dag_run_id}; "
+            f"end the run: nightbench cancel {dag_run_id}"
         )
         return INTERRUPTED
     for failure in outcome.failures:
@@ -225,7 +225,7 @@ class _EnvironmentsAhead(Thread):
             say(f"environments: {error}; the run tries again")
 
     async def _build(self) -> None:
-        # Imported here: Airflow's start is under way by then.
+        # Imported here: by now Airflow is starting in the background.
         from nightbench.gang import EnvironmentUnavailable, GangError
 
         jobs = self._jobs(self._chosen.suite)
@@ -239,7 +239,7 @@ class _EnvironmentsAhead(Thread):
                 done = f"built in {time.monotonic() - began:.0f} s"
             except EnvironmentUnavailable as error:
                 missing[job.build.line] = error.message
-                done = "cannot be installed here"
+                done = "cannot be installed on this machine"
             except GangError as error:
                 say(f"environments: {error}; the run tries again")
                 return
@@ -267,8 +267,8 @@ class _EnvironmentsAhead(Thread):
             changed = ", ".join(changed_values(suite.cases, cases))
             say(
                 f"{line} cannot be installed on this machine: {other} runs its "
-                f"cases{f' ({changed})' if changed else ''}. To repeat it: nightbench run demo "
-                + " ".join(f"--stand-in {each}" for each in self.stand_ins)
+                f"cases{f' ({changed})' if changed else ''}. To repeat this run: nightbench run "
+                "demo " + " ".join(f"--stand-in {each}" for each in self.stand_ins)
             )
             return
         say(f"{line} cannot be installed on this machine, and no line can run its cases: {why}")
@@ -297,7 +297,7 @@ class _EnvironmentsAhead(Thread):
         from nightbench.local.ports import load_ports
 
         folder, ports = self._place.cluster, load_ports(self._place)
-        assert ports is not None, "`up` has chosen them"
+        assert ports is not None, "`up` has chosen the ports"
         return {
             node.name: SshTarget(
                 node=node.name,

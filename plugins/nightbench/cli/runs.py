@@ -31,14 +31,14 @@ def runs(
         with common.reader() as warehouse:
             stored = warehouse.runs.find(suite, cluster, limit)
     except UserError as error:
-        warn(f"Only runs in the spool are listed, because the warehouse does not answer: {error}")
+        warn(f"Only runs in the spool are listed, because the warehouse cannot be read: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
     if json:
         common.print_json(rows)
         return
     if not rows:
-        say("No run matches. To start one: nightbench run demo")
+        say("No run matches. To start a run: nightbench run demo")
         return
     columns = ("run", "cluster", "kind", "started (UTC)", "state")
     counts = [name.replace("_", " ") for name in COUNTS]
@@ -61,7 +61,7 @@ def newest(stored: Sequence[Row], spooled: Sequence[Row], limit: int) -> list[di
     for row in spooled:
         found.setdefault(row["run_id"], _document(row, row["state"]))
     for row in stored:
-        # Planned in another spool, and not loaded: nobody here knows whether it goes on.
+        # Planned with another spool, not loaded: this machine cannot know whether it still runs.
         found.setdefault(row["run_id"], _document(row, "planned"))
     rows = sorted(found.values(), key=lambda row: (row["started_at"] or "", row["run_id"]))
     return rows[::-1][:limit]

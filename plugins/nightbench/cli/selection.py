@@ -50,7 +50,7 @@ class Chosen:
     suite: Suite
     cluster: Cluster
     catalog: Catalog
-    """With the commands of the suite among its workloads."""
+    """The catalog; its workloads contain the commands of the suite."""
     overrides: Mapping[str, Any]
     """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False

@@ -10,7 +10,7 @@ app = typer.Typer(help="List noisy series, or series that drift.", no_args_is_he
 
 @app.command()
 def noisy(json: common.JsonOption = False) -> None:
-    """List noisy series. They are still measured and get verdicts, but open no alerts."""
+    """List noisy series. They are still measured and get verdicts, but a drop opens no alert."""
     with common.reader() as warehouse:
         rows = warehouse.series.noisy()
     if json:

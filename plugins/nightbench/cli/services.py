@@ -126,13 +126,13 @@ def logs(
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Run or comparison whose logs to show.")
     ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="Case of this run.")] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Case of the run in --run.")] = None,
     repeat: Annotated[
         int | None, typer.Option(min=1, help="Number of the repeat. [default: the last failed one]")
     ] = None,
     rank: Annotated[
         str | None,
-        typer.Option(help="Trainer's number, or process name. [default: the failed one]"),
+        typer.Option(help="Trainer's number, or process name. [default: the failed process]"),
     ] = None,
 ) -> None:
     """Show the end of a service's log or, with --run, the last 256 kB of a rank's log."""
@@ -198,7 +198,7 @@ def show_rank_log(
     store = run.latest(case_id)
     numbers = store.repeats() if store else []
     if store is None or not numbers:
-        raise UserError(f"{case_id} has no log in {run.folder}: no repeat of it has ended there")
+        raise UserError(f"{case_id} has no log in {run.folder}: no repeat of the case has ended")
     if number is not None and number not in numbers:
         raise _absent("repeat", str(number), str(store.folder), map(str, numbers))
     chosen = number or _last_failed(store, numbers)
@@ -236,7 +236,7 @@ def _newest(spool: Spool) -> list[str]:
 
 
 def _list_cases(run: RunSpool) -> None:
-    say(f"Logs in {run.folder}; show one with --case CASE [--repeat N] [--rank R]:")
+    say(f"Logs in {run.folder}; show a log with --case CASE [--repeat N] [--rank R]:")
     for case_id in run.case_ids():
         store = run.latest(case_id)
         numbers = store.repeats() if store else []

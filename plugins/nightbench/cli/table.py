@@ -102,7 +102,7 @@ def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None
             raise UserError(
                 f"--figures: {folder} cannot be written: {error.strerror}; expected a folder"
             ) from error
-        drawn = ", ".join(map(str, paths)) or f"no diagram of {each.name}: it has no value yet"
+        drawn = ", ".join(map(str, paths)) or f"no diagram of {each.name}, which has no value yet"
         warn(f"diagram: {drawn}")
 
 
@@ -127,8 +127,8 @@ def _show_published(named: str, only: list[str]) -> None:
             say(remark)
         say("")
     say(
-        "No measured values: there is no warehouse yet. Start one with `nightbench up` and "
-        f"measure with `nightbench run {named}`."
+        "No measured values: there is no warehouse yet. Start a warehouse with `nightbench up` "
+        f"and measure with `nightbench run {named}`."
     )
 
 

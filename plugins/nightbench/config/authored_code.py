@@ -148,7 +148,7 @@ def complain_of_parameters(document: Document, scale: str, parameters: Mapping[s
     lengths = parameters.get("by_sequence_length", {})
     rules = {
         "converges": (isinstance(parameters.get("converges", False), bool), "true or false"),
-        "units_per_example": (type(units) is int and units >= 1, "a count from 1 on"),
+        "units_per_example": (type(units) is int and units >= 1, "a whole number of at least 1"),
         "by_sequence_length": (
             isinstance(lengths, dict)
             and all(x.isdecimal() and isinstance(changes, dict) for x, changes in lengths.items()),

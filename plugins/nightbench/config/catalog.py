@@ -221,8 +221,8 @@ def _complain_of_spec(
     """Complain of what a workload's file says, and of files that a project adds to its folder."""
     for each in (each for own in added for each in own.glob("[!.]*")):
         if (document.path.parent / each.name).exists():
-            said = f"{display(each)} has a file's name; expected model files for lines"
-            document.complain((), f"{said} that this workload has none for")
+            said = f"{display(each)} has the name of an existing file; expected model files"
+            document.complain((), f"{said} for lines that this workload has none for")
     for scale, parameters in file.scales.items():
         complain_of_parameters(document, scale, parameters)
     if file.cost is not None:

@@ -80,7 +80,7 @@ def _images(environments: EnvironmentPolicy) -> Iterator[Complaint]:
         )
         yield Complaint(("environments", "images"), message)
     if environments.images and environments.paths:
-        message = "found it with `kind: container`; expected only images"
+        message = "found paths with `kind: container`; expected only images"
         yield Complaint(("environments", "paths"), message)
     of_apptainer = environments.engine.rpartition("/")[2] == "apptainer"
     for line, image in environments.images.items():

@@ -73,11 +73,11 @@ class DevicesFile(v.StrictModel):
         Literal["fp32", "tf32", "bf16", "fp16"],
         Annotated[float, Field(gt=0, le=1e5), v.Words("number")],
     ] = Field({})
-    """Dense peak of one device in TFLOP/s by precision, for the MFU [default: of known GPUs]."""
+    """Dense peak of one device in TFLOP/s by precision, for the MFU [default: the known peak]."""
 
 
 class LinkFile(v.StrictModel):
-    """How a node's link is made slower, for cases with a `link_bandwidth`."""
+    """Limit of a node's link, for cases with a `link_bandwidth`."""
 
     command: v.Many[v.Text] = ()
     """Program, with its arguments, that limits the link of a node (`tools/limit-link.sh` uses tc).
@@ -86,7 +86,7 @@ class LinkFile(v.StrictModel):
 
 
 class LimitsFile(v.StrictModel):
-    """When, and how much at once, a cluster may be measured on."""
+    """Hours of measurements on a cluster, and number of cases at the same time."""
 
     hours: v.HoursText | None = None
     """Hours of measurements, with time zone: `22:00-06:00 Europe/Berlin` [default: any]."""
@@ -135,7 +135,7 @@ class ClusterFile(v.StrictModel):
     """Resources that a gang locks while it runs: its whole nodes, or only its devices (cores on CPU
     nodes)."""
     binding: Literal["numa", "none"] = "numa"
-    """`gpu`: processes run on cores next to their GPU (NUMA). `none`: on all cores."""
+    """`numa`: processes run on cores of the NUMA node of their GPU. `none`: on all cores."""
     limits: LimitsFile = LimitsFile()
     """Hours in which the cluster is measured, and number of cases at the same time."""
     compare: ComparePolicy = ComparePolicy()

@@ -175,7 +175,7 @@ class _Paths:
 def _neighbours(file: ClusterFile) -> NeighbourPolicy:
     written = file.neighbours
     if file.shared and "action" not in written.model_fields_set:
-        # Nodes that share hardware are never alone: a wait for quiet would never end.
+        # Nodes that share hardware always see other processes: waiting for none would never end.
         return written.model_copy(update={"action": "record"})
     return written
 
@@ -193,7 +193,7 @@ def _expanded(entry: NodeFile, jump: tuple[JumpHost, ...]) -> list[Node]:
             "host": host,
             "ssh_conn_id": entry.ssh_conn_id or "",
             "data_address": address if entry.data_address else None,
-            # On every node, so that a job's nodes say all that a login needs.
+            # On every node, so that a job's nodes contain everything for a login.
             "jump": jump if entry.jump is None else entry.jump,
         }
         found.append(Node(**alike(entry, Node) | own))

@@ -99,7 +99,7 @@ class ModelFile(v.StrictModel):
 
 
 class CommandFile(v.StrictModel):
-    """A script of others: how it is started, and how its log is read."""
+    """A training script: how it is started, and how its log is read."""
 
     argv: Annotated[list[Word], Field(min_length=1)]
     """Program and arguments of the script, started without a shell. docs/scripts.md lists the

@@ -74,7 +74,7 @@ def how_to_start() -> str:
     """Return how a person starts what does not run, as a sentence without its full stop."""
     if control_plane() is ControlPlane.TEAM:
         return "Start PostgreSQL and the processes of your team's Airflow"
-    return "Start it: nightbench up"
+    return "Start Nightbench: nightbench up"
 
 
 def how_to_install(extra: str) -> str:

@@ -35,7 +35,7 @@ class CompareRequest:
     LINE=upload:SHA256/FILE.whl, LINE=image:NAME@sha256:… or LINE=commit:REPOSITORY@COMMIT. If B is
     a commit, A may be empty: A is then the commit at which B left its branch."""
     b: Annotated[Line, option("Build B")]
-    """Build to compare with A, of the same line and in the same forms."""
+    """Build to compare with A: of the same framework line, written in the same forms."""
     suite: Annotated[Line, option("Suite")]
     """Suite with the cases to measure."""
     cluster: Annotated[Line | None, option("Cluster")] = None
@@ -104,12 +104,12 @@ class BisectRequest:
     bad: Annotated[Line, option("Bad version", "Bisect")] = ""
     """Version that is known to be slower."""
     versions: Annotated[Names, option("Versions", "Bisect")] = ()
-    """Versions between these two to search [default: all in the package index]."""
+    """Versions to search between good and bad [default: all that a node can install]."""
     # From the first step on all versions that are searched, ascending, with good and bad.
     line: str = ""
     """Known once the nodes have been examined."""
     budget_s: Annotated[float, option("Seconds at most", "How", gt=0, strict=True)] = 4 * 3600.0
-    """Limit of the measuring time in seconds, over all calls."""
+    """Limit of the measuring time. The time of earlier, interrupted calls counts."""
     most_tests: Annotated[int, option("Tests at most", "Bisect", ge=1, strict=True)] = 20
     """Limit of the number of versions that are tested."""
     rounds: _Rounds = 5
@@ -117,10 +117,10 @@ class BisectRequest:
     min_effect: _MinEffect = 0.01
     """Smallest drop to search for; 0.01 is 1 %."""
     metric: Annotated[Literal["throughput", "training"], option("Metric", "Bisect")] = "throughput"
-    """Search for a version that is slower, or trains differently. An alert sets it itself."""
+    """Searched change: lower `throughput`, or different `training`. An alert sets this field."""
     seed: int = 1
     alert_id: Annotated[int | None, option("Alert", "Bisect", ge=1, strict=True)] = None
-    """Alert whose framework version changed; it fills the other fields that are empty."""
+    """Alert whose framework version changed. The alert's data fill the empty fields."""
     outside_hours: bool = False
     left_out: dict[str, tuple[Reason, ...]] = field(default_factory=dict)
     """Nodes that are not used, with the reasons."""
@@ -139,6 +139,6 @@ class AcceptRequest:
     again: Annotated[Switch, option("Again", "How")] = False
     """Also retest configurations that passed."""
     untried: Annotated[Switch, option("Untried", "How")] = True
-    """Also try configurations that were never run on such devices."""
+    """Also try configurations that were never run on this kind of device."""
     outside_hours: Annotated[Switch, option("Outside the hours", "How")] = False
     """Also measure outside the cluster's allowed hours."""

@@ -83,8 +83,8 @@ def _ansible_host(name: str, variables: Mapping[str, Any]) -> Host:
         if _HOPS.search(str(variables.get(key) or "")):
             raise UserError(
                 f"host {shown(name)}: found {key} {shown(str(variables[key]))}; expected no jump "
-                "host. Remove it for this call, and name the host under `jump` in the cluster's "
-                "YAML"
+                "host. Remove the key for this call, and name the host under `jump` in the "
+                "cluster's YAML"
             )
     host = str(address or name)
     if host.startswith("[") and host.endswith("]") and ":" in host:

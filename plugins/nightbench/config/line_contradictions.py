@@ -53,7 +53,7 @@ def contradictions(
             yield ("controls", kind), said
     for refused in file.refused_workloads:
         if models(refused, file.api) is None:
-            said = f"found {refused}, which has no {file.api}.py; expected one that has"
+            said = f"found {refused}, which has no {file.api}.py; expected one with this file"
             yield ("refused_workloads", refused), said
     for number, combination in enumerate(file.refused_combinations):
         for name, values in combination.when.items():

@@ -28,7 +28,7 @@ from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
-_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # of no suite
+_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # it has no suite
 
 
 def _run_kind(value: Any) -> RunKind:
@@ -74,11 +74,11 @@ class RunRequest:
     outside_hours: Annotated[Switch, option("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
     untried: Annotated[Switch, option("Untried modes", "How")] = False
-    """Also measure configurations that were never run on such devices; their results are marked."""
+    """Also measure configurations never run on this kind of device; their results are marked."""
     stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
-    """LINE=OTHER: the line OTHER runs the cases of LINE, which the nodes cannot install."""
+    """LINE=OTHER: the line OTHER runs the cases of LINE, because the nodes cannot install LINE."""
     run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND
-    """Only `nightly` runs count for baselines. Lists of newest runs omit `drill` runs."""
+    """Only `nightly` runs count for baselines; a `drill` is never among the newest medians."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

@@ -64,7 +64,7 @@ def _enough(value: int) -> int:
 
 
 class RepeatsFile(v.StrictModel):
-    """As many launches as it takes: until the interval of their median is narrow enough."""
+    """Launches until the interval of their median is narrow enough."""
 
     min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
     """Number of good repeats before the interval is checked."""
@@ -117,9 +117,9 @@ class ProtocolFile(v.StrictModel):
     repeats: Repeats = Field(
         default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None)
     )
-    """Launches, whose median counts; with a mapping, until the interval is narrow enough."""
+    """Number of launches, whose median counts. A mapping: until its interval is narrow enough."""
     min_seconds: v.Duration = 0.0
-    """Least length of the window, which continues after `measured_steps` until then."""
+    """Shortest duration of the window: after `measured_steps` it continues until this time."""
 
 
 class BlockFile(v.StrictModel):
@@ -157,20 +157,20 @@ class BlockFile(v.StrictModel):
     """State that `shard` splits. 1: the optimiser's states. 2: also gradients. 3: also parameters
     [default: 3]."""
     tensor: v.Axis[v.Count] = (1,)
-    """Number of devices that split each matrix (tensor parallel). They compute the batches of all
-    of them together."""
+    """Number of devices that split each matrix (tensor parallel). Together they compute the samples
+    of all their batches."""
     context: v.Axis[v.Count] = (1,)
-    """Number of devices that split each sequence (context parallel). They compute the batches of
-    all of them together, and may be part of a `shard`."""
+    """Number of devices that split each sequence (context parallel). They compute the samples of
+    all their batches together, and may be part of a `shard`."""
     expert: v.Axis[v.Count] = (1,)
     """Number of devices that split the experts of each layer (expert parallel). Each of them
     computes its own samples."""
     pipeline: v.Axis[v.Count] = (1,)
     """Number of devices that split the layers, with one or two stages each (pipeline parallel).
-    They compute the batches of all of them together."""
+    Together they compute the samples of all their batches."""
     schedule: v.Axis[v.Name] | None = None
-    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`; with two stages on each
-    device also `interleaved` or `zero_bubble` [default: `1f1b`]."""
+    """Order in which micro-batches pass a `pipeline`: `1f1b` or `gpipe`, with one stage on each
+    device; `interleaved` or `zero_bubble`, with two stages [default: `1f1b`]."""
     micro_batches: v.Axis[v.Count] = (1,)
     """Number of micro-batches of a step: parts of its batch that are computed one after another,
     through a `pipeline` or, without a pipeline, by gradient accumulation."""
@@ -218,7 +218,7 @@ class BlockFile(v.StrictModel):
 
 
 class BuildFile(v.StrictModel):
-    """Which build of a framework line is measured; give at most one of the first three keys."""
+    """Build of a framework line that is measured. Give at most one of the first three keys."""
 
     version: v.Version | None = None
     """Version from the package index, instead of the version in the line's lock."""
@@ -281,7 +281,7 @@ class SuiteFile(v.StrictModel):
     """Owners and channels of alerts for some cases. The first matching route is used; without a
     match, the suite's `owner` and `alerts` are used."""
     untried: bool = False
-    """Also measure configurations that were never run on such devices; their results are marked."""
+    """Also measure configurations never run on this kind of device; their results are marked."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """Time limits of a repeat."""
     night: NightPolicy = NightPolicy()

@@ -128,7 +128,7 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise UserError(f"{display(path)}: no such file") from None
     except OSError as error:
-        # Its text would say the path a second time.
+        # Its text would repeat the path.
         raise UserError(f"{display(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{display(path)}: cannot be read: {error}; save it as UTF-8") from error
@@ -144,7 +144,7 @@ def read_document(path: Path) -> Document:
     text = read_text(path)
     try:
         if path.suffix == ".json" and (plain := _plain_json(text)) is not None:
-            if _is_deep(plain):  # newer Pythons parse it, and fail where it is shown
+            if _is_deep(plain):  # newer Pythons parse it and fail when they print it
                 raise RecursionError
             return Document(path, plain, lambda: _parsed(path, text)[1])
         data, lines = _parsed(path, text)

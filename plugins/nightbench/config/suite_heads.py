@@ -69,7 +69,7 @@ def parallel_cases(dags: Path) -> dict[str, int]:
     """How many cases each cluster takes at once; 1 where its file does not say so readably."""
     found: dict[str, int] = {}
     for name, path in find_clusters(dags).items():
-        # The plan of a run on a broken one says what is wrong, with the line.
+        # Planning a run with a broken file reports the error with its line.
         limits = _data(path).get("limits")
         number = limits.get("parallel_cases") if isinstance(limits, dict) else None
         if not isinstance(number, int) or isinstance(number, bool):
@@ -113,7 +113,7 @@ def is_schedule(value: object) -> bool:
     # croniter takes a fifth of a second to import, and most files have no schedule.
     from croniter import CroniterBadDateError, croniter
 
-    # A random field (R) is another time at each look.
+    # A random field (R) is a different time at each reading.
     if len(value.split()) != 5 or _RANDOM.search(value) or not croniter.is_valid(value):
         return False
     try:

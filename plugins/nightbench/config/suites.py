@@ -74,7 +74,7 @@ def suite_and_cluster(
     made = [each.case for each in cases]
     commands = read_commands(file.commands if file else {}, catalog, made, complaints)
     catalog = replace(catalog, workloads={**commands, **catalog.workloads})
-    # A command that is not in order has been complained of, and its cases are not known.
+    # A wrong command is already in `complaints`, and its cases are unknown.
     cases = [each for each in cases if each.case.workload in catalog.workloads]
     builds = read_builds(path, "builds", file.builds if file else {}, complaints)
     reference = read_builds(path, "reference", file.reference if file else {}, complaints, least=1)

@@ -23,7 +23,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def remove_older(paths: Iterable[Path], oldest: float) -> int:
     """Remove files and empty folders last written before a time; return how many files.
 
-    A folder comes after its content. Files that cannot be removed are named in the log.
+    A folder comes after its content. Paths that cannot be removed are named in the log.
     """
     removed, errors = 0, ItemErrors()
     for path in sorted(paths, key=lambda path: len(path.parts), reverse=True):

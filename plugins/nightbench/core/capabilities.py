@@ -71,7 +71,7 @@ def _on_no_machine(case: Case, cluster: Cluster, able: frozenset[str] | None) ->
     if not fitting:
         return (
             f"{case.framework} has wheels for {wheels}; cluster {cluster.name} has {have}. An "
-            "image or a prefix on the nodes (`environments`) needs none"
+            "image or a prefix on the nodes (`environments`) needs no wheels"
         )
     return (
         f"a gang on {case.nodes} nodes needs one CPU architecture; cluster {cluster.name} has "
@@ -155,7 +155,7 @@ def _not_by_line(
     if case.strategy not in workload.strategies:
         have = ", ".join(sorted(workload.strategies))
         return Refusal("strategy", f"{case.workload} cannot run {case.strategy} (it runs {have})")
-    # After the strategy: what a line cannot do at all is the better reason.
+    # After the strategy: the first reason should be the most general one.
     if reason := framework.refused_workloads.get(case.workload):
         return Refusal("framework", f"{case.framework} does not run {case.workload}: {reason}")
     if case.framework not in workload.frameworks:
@@ -180,9 +180,9 @@ def _not_by_line(
         return refusal
     if case.batch_size_per_device == MAX_BATCH:
         if "command" in workload.scales.get(case.scale, {}):
-            return Refusal("batch_size_per_device", "max is for workloads of `benchmarks`")
+            return Refusal("batch_size_per_device", "batch max needs a workload of `benchmarks`")
         if case.strategy is Strategy.PARAMETER_SERVER:
-            said = "max is searched by trainers alone: expected a number with parameter_server"
+            said = "parameter servers cannot search the batch size max: expected a number"
             return Refusal("batch_size_per_device", said)
     if case.scale not in workload.scales:
         have = ", ".join(sorted(workload.scales))
@@ -234,7 +234,7 @@ def _rounded_away(case: Case, workload: WorkloadInfo) -> Refusal | None:
         return None
     found = f"found {case.state_precision} with {workload.name}"
     if optimizer not in ("adam", "adamw"):
-        said = f"{found}, whose optimizer is {optimizer}; expected one that Adam trains"
+        said = f"{found}, whose optimizer is {optimizer}; expected a workload that Adam trains"
         return Refusal("state_precision", said)
     if 1 - beta2 < 2**-8:
         said = f"8 bits cannot store a mean of squares times {beta2}: {found}; expected "
@@ -278,7 +278,7 @@ def untried_because(
         return why
     build, due = builds.get(case.framework), accepted[case.framework, case.mode]
     if build is not None and (build.source != "index" or build.version is not None):
-        due = "this build is a different one"
+        due = "the run names another build"
     passed = f"it passed the acceptance test of cluster {cluster.name}"
     return due and f"{why}; {passed}, but must be retested: {due}"
 

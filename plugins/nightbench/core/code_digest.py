@@ -1,6 +1,6 @@
 """The code that is shipped to the nodes (`benchmarks/`, wheels), and the digests that name it.
 
-The `frameworks/` and `workloads/` of a project replace those in `benchmarks/`.
+Folders of a project's `frameworks/` and `workloads/` replace or extend those of the same name.
 """
 
 import hashlib

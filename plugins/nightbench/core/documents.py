@@ -53,7 +53,7 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     if kind not in _ADAPTERS:
-        # Slow to import, and most importers of a dataclass only make one.
+        # Imported here: slow to import, and most users of this module need only dataclasses.
         from pydantic import TypeAdapter
 
         _ADAPTERS[kind] = TypeAdapter(kind)

@@ -184,7 +184,7 @@ def night_status(
     if done is not None:
         loaded_at = done.loaded_at or now
         late = was_missing or loaded_at > night.due_at
-        judged = " and judged too late" if late and loaded_at <= night.due_at else ""
+        judged = " and got its verdicts too late" if late and loaded_at <= night.due_at else ""
         said = f"{done.run_id} was loaded at {clock(loaded_at)}{judged}"
         return NightStatus(NightState.LATE if late else NightState.MET, said, done.run_id)
     if now < night.due_at:
@@ -215,7 +215,7 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
     if run.loaded_at is not None:
         said = f"{run.run_id} was loaded at {clock(run.loaded_at)}"
         if now - run.loaded_at < JUDGING:
-            return NightStatus(NightState.WAITING, f"{said}, and is being judged", run.run_id)
+            return NightStatus(NightState.WAITING, f"{said}, and gets its verdicts now", run.run_id)
         return NightStatus(
             NightState.MISSING,
             f"{said}, and has no verdicts: look at the DAG nightbench_verdicts",
@@ -231,8 +231,8 @@ def _unfinished(run: NightRun, now: datetime) -> NightStatus:
         )
     return NightStatus(
         NightState.MISSING,
-        f"all {run.planned} cases of {run.run_id} have ended, and nothing of it is in the "
-        "warehouse: the run waits in the spool",
+        f"all {run.planned} cases of {run.run_id} have ended, and no result is in the warehouse: "
+        "the run waits in the spool",
         run.run_id,
     )
 

@@ -45,12 +45,12 @@ class Shares:
         mine, all_s = self.spent.get(person, 0.0), sum(self.spent.values())
         if mine >= self.policy.person_s:
             return (
-                f"the requester has measured {duration(mine)} in the last 24 hours, of "
+                f"the requester has measured {duration(mine)} in the last 24 hours, of the allowed "
                 f"{duration(self.policy.person_s)} (compare.person of the cluster)"
             )
         if all_s >= self.policy.day_s:
             return (
-                f"{duration(all_s)} were measured in the last 24 hours, of "
+                f"{duration(all_s)} were measured in the last 24 hours, of the allowed "
                 f"{duration(self.policy.day_s)} (compare.day of the cluster)"
             )
         return ""
@@ -68,9 +68,9 @@ def ordered(
     They are rows of `marts.fct_experiment`.
 
     The higher priority goes first; of one priority the person who has measured least in the last 24
-    hours, counting requests before it in the queue. For one person it is the oldest. A profile
-    follows its comparison at once. Requests above a budget come last and wait; no budget limits
-    what a night requests. `busy_s` is what the running one still takes.
+    hours; of one person the oldest. Requests that are earlier in the queue count as measured. A
+    profile follows its comparison at once. Requests above a budget come last and wait; no budget
+    limits what a night requests. `busy_s` is what the running one still takes.
     """
     left, planned, at_s = list(waiting), list[Planned](), busy_s
     while able := [

@@ -117,7 +117,7 @@ class HistoryFile:
         """Names in the header, or keys of the first JSON object; none where that is broken."""
 
     def _lines(self) -> Iterator[str]:
-        # As text at once, a large file takes several times its size.
+        # Read in parts: as one text, a large file takes several times its size in memory.
         return io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
 
     def _names(self) -> tuple[str, ...]:

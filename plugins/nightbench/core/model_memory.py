@@ -27,17 +27,17 @@ def device_bytes(
     parameters = params.get("parameters", workload.parameters)
     if parameters is None:
         return None
-    own = 0.0  # Of experts, which a `shard` splits only between devices that have the same ones.
+    own = 0.0  # Experts: a `shard` splits them only between devices with the same experts.
     if workload.expert and case.expert > 1:
         parameters -= (experts := evaluate(workload.expert.parameters, params))
         own = FLOAT32 * experts / case.expert
         own /= case.tensor * case.pipeline
     if workload.pipeline and case.pipeline > 1 and not shares_ends:
-        # The first stage and the last have an end beside their layers; one device may have both.
+        # The first and the last stage have an end besides their layers; a device may have both.
         end = evaluate(workload.pipeline.parameters, params)
         ends = 2 if case.schedule == "zero_bubble" else 1
         parameters += end * (ends * case.pipeline - 2)
-    # Norms are whole on all devices: still at least this.
+    # Every device has all norms, so this is a lower bound.
     whole = FLOAT32 * parameters / (case.tensor * case.pipeline)
     parts = ((whole, case.shard), (own, max(1, case.shard // case.expert)))
 
@@ -55,7 +55,7 @@ def device_bytes(
         "optimiser states": width * least(stage >= 1),
     }
     if stage == 2 and not whole_weights:
-        # What is split between steps, and what is gathered for one.
+        # Weights split between steps, plus the weights gathered for a step.
         half = 2 if case.precision in ("bf16", "fp16") else 1
         held["weights"] = least(True) + sum(size / half for size, devices in parts if devices > 1)
     kept = kept_bytes(case, workload, shares_ends=shares_ends, keeps_casts=keeps_casts)
@@ -78,7 +78,7 @@ def kept_bytes(
     values |= {
         name: evaluate(formula, params) for name, formula in workload.cost.kept.formulas().items()
     }
-    # What a compiler fuses it computes again.
+    # A compiler computes fused values again.
     what = {"full": "input", "selective": "products"}.get(
         case.recompute, "layer" if case.compiler == "none" else "products"
     )
@@ -88,7 +88,7 @@ def kept_bytes(
     of_token, matrices = values[what], 0.0
     if what == "layer":
         of_token += (case.tensor - 1) * values["gathered"]
-        # Weights that are split in any way are cast as they are gathered, not by autocast.
+        # Split weights are cast when they are gathered, not by autocast.
         is_whole = case.shard_stage in (None, 1) and case.tensor * case.context * case.pipeline == 1
         if keeps_casts and size < FLOAT32 and is_whole:
             of_token += values["cast"]
@@ -96,17 +96,17 @@ def kept_bytes(
     layers = tokens * float(params["layers"]) * of_token * size
     logits = tokens * case.pipeline * values["logits"] * FLOAT32
     parts = case.micro_batches
-    if case.pipeline > 1 and shares_ends:  # A stage keeps what it computes while it waits, too.
+    if case.pipeline > 1 and shares_ends:  # A waiting stage also keeps its values.
         return layers * (parts + case.pipeline - 1) / parts + logits / case.pipeline
     if case.schedule == "gpipe":
         return layers + logits
-    # Parts under way, on the device that has the most of them, and on that with the logits of one;
-    # in halves, which are the stages of the schedules that give a device two.
+    # Number of parts in progress on the device with the most parts, and on the one with logits,
+    # in halves: some schedules give a device two stages.
     most, last = 2 * case.pipeline, 2
     if case.schedule == "interleaved":
         in_turn = parts // max(1, parts // case.pipeline)
         most, last = in_turn + 2 * case.pipeline - 1, in_turn + 1
-    elif case.schedule == "zero_bubble":  # The first device has the last stage, too.
+    elif case.schedule == "zero_bubble":  # The first device also has the last stage.
         last = min(2 * case.pipeline - 1, parts) + 1
     under_way = layers / (2 * parts)
     at_most, at_last = (under_way * min(halves, 2 * parts) for halves in (most, last))
@@ -132,8 +132,8 @@ def does_not_fit(
         return None
     needed, replaced = sum(held.values()), ""
     if case.compiler != "none" and case.micro_batches == case.pipeline == 1:
-        # Compiled steps free what a layer kept as its gradients appear; of parts of a batch those
-        # of the first are there when the second is computed.
+        # A compiled step frees a layer's activations when its gradients appear. With several parts,
+        # the gradients of the first part exist when the second part is computed.
         needed -= min(held["gradients"], held["activations"])
         replaced = "; gradients appear as activations go"
     if needed <= limit:

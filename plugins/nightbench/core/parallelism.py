@@ -12,8 +12,9 @@ _TWO_STAGES = ("interleaved", "zero_bubble")
 def parallelism_refusal(case: Case, workload: WorkloadInfo) -> Refusal | None:
     """Refuse parts that the workload has not, or that do not make up devices, matrices, layers."""
     for axis in ("tensor", "context", "expert", "pipeline"):
-        if getattr(case, axis) > 1 and not getattr(workload, axis):
-            said = f"{workload.name} is never split by it: found {getattr(case, axis)}; expected 1"
+        number = getattr(case, axis)
+        if number > 1 and not getattr(workload, axis):
+            said = f"{workload.name} is never split by {axis}: found {number}; expected 1"
             return Refusal(axis, said)
     for axis in ("shard", "micro_batches"):
         if getattr(case, axis) > 1 and workload.shards is None:
@@ -22,7 +23,7 @@ def parallelism_refusal(case: Case, workload: WorkloadInfo) -> Refusal | None:
     if case.recompute != Case.recompute and workload.shards is None:
         said = f"{workload.name} names no layers: found {case.recompute}; expected none"
         return Refusal("recompute", said)
-    # Shards may lie on the devices of a context or of experts: each makes up what others leave.
+    # Shards may use the same devices as a context or as experts.
     return (
         _uneven_devices(case, "shard", "tensor", "pipeline")
         or _uneven_devices(case, "context", "tensor", "pipeline")
@@ -50,7 +51,7 @@ def _uneven_devices(case: Case, *axes: str) -> Refusal | None:
             f"expected collective, and a divisor of the devices, of which there are {devices}",
         )
     if case.batch_size_per_device == MAX_BATCH:
-        said = "max is searched by a process alone, which cannot hold what is split"
+        said = "one process searches the batch size max, and cannot hold a split model"
         return Refusal("batch_size_per_device", f"{said}: expected a number with `{first}`")
     return None
 
@@ -80,16 +81,16 @@ def _uneven_parts(case: Case, workload: WorkloadInfo) -> Refusal | None:
         number = getattr(case, axis)
         stages = 2 if axis == "pipeline" and case.schedule in _TWO_STAGES else 1
         if number > 1 and params.get(key, 0) % (stages * number):
-            half = f"one whose double, the stages of {case.schedule}, is " if stages > 1 else ""
+            half = f"a number whose double (stages of {case.schedule}) is " if stages > 1 else ""
             said = f"expected {half}a divisor of {key}, which are {params[key]} here"
             return Refusal(axis, f"found {number}; {said}")
     rounds = max(1, case.micro_batches // case.pipeline)
     if case.schedule == "interleaved" and case.micro_batches % rounds:
-        said = f"expected rounds of equal size, as of a multiple of `pipeline`, {case.pipeline}"
+        said = f"expected rounds of equal size, for example a multiple of {case.pipeline}"
         return Refusal("micro_batches", f"found {case.micro_batches} with interleaved; {said}")
     length = params.get("sequence_length", 0)
     if case.context > 1 and length % (2 * case.context * case.tensor):
-        said = f"expected one whose double, times `tensor`, divides a sequence's {length} tokens"
+        said = f"expected a number whose double, times `tensor`, divides {length} tokens"
         return Refusal("context", f"found {case.context}; {said}")
     if case.pipeline > 1 and params.get("tied"):
         said = "its first and last stage would share the table of embeddings (`tied`)"

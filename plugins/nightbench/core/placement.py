@@ -97,7 +97,7 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
         kind = f"{cluster.nodes[0].machine or ''} nodes".lstrip()
         raise TooFewNodes(
             f"{case.case_id} needs {case.nodes} of the {len(cluster.nodes)} {kind} of cluster "
-            f"{cluster.name}, and {', '.join(sorted(without))} take no part"
+            f"{cluster.name}, and {', '.join(sorted(without))} are left out"
         )
     first = tuple(there[: case.nodes])
     if cluster.parallel_cases == 1:
@@ -108,7 +108,7 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
         for start in range(0, len(cluster.nodes) - size + 1, size)
     ]
     slots = cluster.devices_per_node // case.devices_per_node if cluster.lock == "devices" else 1
-    # The highest digest of case and seat: a node that goes or comes moves nobody else's seat.
+    # The seat with the highest digest: adding or removing a node moves no other case.
     seats = [(block, slot) for block in blocks for slot in range(slots)]
     seats = [(block, slot) for block, slot in seats if not {n.name for n in block} & {*without}]
     block, slot = max(
@@ -135,7 +135,7 @@ def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:
         return dataclasses.replace(node, devices=_devices(node, cluster)[mine])
     if case.devices_per_node == cluster.devices_per_node:
         return node
-    # Groups of equal size: cores that are left over belong to none.
+    # Groups of equal size; remaining cores belong to no group.
     group = len(node.cpus) // cluster.devices_per_node
     return dataclasses.replace(node, cpus=node.cpus[mine.start * group : mine.stop * group])
 

@@ -34,12 +34,12 @@ METRICS = (
     Metric(
         "nightbench_spread_ratio",
         "spread",
-        "Spread of its repeats: largest less smallest, over the median.",
+        "Spread of the median's repeats: (largest - smallest) / median.",
     ),
     Metric(
         "nightbench_tokens_per_second",
         "tokens_per_s",
-        "Tokens a second of that median, of language models.",
+        "Tokens per second of the newest median; only language models.",
     ),
     Metric("nightbench_mfu_ratio", "mfu", "Model FLOP/s over the peak of the devices."),
     Metric("nightbench_joules_per_unit", "joules_per_unit", "Energy of a unit of work, in joules."),
@@ -51,12 +51,12 @@ METRICS = (
     Metric(
         "nightbench_measured_timestamp_seconds",
         "started_at",
-        "When the run of that median began, in seconds since 1970.",
+        "Start of the newest median's run, in seconds since 1970.",
     ),
-    Metric("nightbench_build_info", "framework_version", "1, with the version of the framework."),
-    Metric("nightbench_change_ratio", "change", "Newest judged night over its baseline, less 1."),
-    Metric("nightbench_verdict", "verdict", "1, with the newest verdict."),
-    Metric("nightbench_alert", "alert_state", "1 with a live alert that is open or acknowledged."),
+    Metric("nightbench_build_info", "framework_version", "Always 1; a label has the version."),
+    Metric("nightbench_change_ratio", "change", "Newest verdict: value / baseline - 1."),
+    Metric("nightbench_verdict", "verdict", "Always 1; a label has the newest verdict."),
+    Metric("nightbench_alert", "alert_state", "1 if the series has an open or acknowledged alert."),
 )
 
 
@@ -81,7 +81,7 @@ def prometheus_text(rows: Iterable[Row]) -> Iterator[str]:
                 gauges = [
                     ({"figure": name}, value)
                     for name, value in found.items()
-                    if isinstance(value, (int, float))  # else a table was edited by hand
+                    if isinstance(value, (int, float))  # otherwise edited by hand
                 ]
             elif isinstance(found, datetime):
                 gauges = [({}, found.timestamp())]

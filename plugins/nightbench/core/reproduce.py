@@ -29,6 +29,6 @@ def _build(state: Mapping[str, Any]) -> str | None:
         return None  # the cluster's file names it
     if state.get("source") != "index":
         return f"{state['line']}={state['location']}" if state.get("location") else None
-    # The local part of a wheel's version is not in its index: 2.13.0+cpu is 2.13.0 there.
+    # The index does not have the local part of a wheel's version: 2.13.0+cpu is 2.13.0 there.
     version = (state.get("build_version") or state.get("framework_version") or "").split("+")[0]
     return f"{state['line']}={version}" if version else None

@@ -82,7 +82,7 @@ def select(
         if names:
             chosen = tuple(case for case in chosen if str(getattr(case, axis)) in names)
     if not chosen:
-        raise UserError("the selection holds no case")
+        raise UserError("the selection contains no case")
     return chosen
 
 
@@ -125,7 +125,7 @@ def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) ->
             "workload": workload.digest,
             "params": dict(workload.scales.get(case.scale, {})),
             "seed": workload.seed,
-            # An option that is not used must not cut the histories of those who never heard of it.
+            # A new option must not start new histories for users who do not set it.
             "protocol": {k: v for k, v in vars(protocol).items() if v is not None},
         }
     )
@@ -221,7 +221,7 @@ class CasePlan:
         return cls(
             planned=planned or PlannedCase(job.case, job.build, job.definition_digest, job.unit),
             processes=job.processes,
-            # Some workloads have one network at every scale, others a count for each.
+            # Some workloads have one network for all scales, others a count for each scale.
             parameters=params.get("parameters", workload.parameters),
             converges=bool(params.get("converges", False)),
             units_per_trainer_step=job.units_per_trainer_step,

@@ -15,11 +15,11 @@ def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
 
     The baseline of a case is the smallest case of the run that differs from it only by its size.
     They have the same cluster, build, batch per device and all other axes; how its devices split
-    the work belongs to its size. Parameter servers are counted in addition to the trainers. For a
-    case with them it is the single process that does the same work, whatever their number and their
-    updates (PaddlePaddle's VGG16 tables divide by it). Where the run has none, it is the smallest
-    case with equally many servers and the same updates. A case has neither value where the run
-    holds no single-trainer and no smaller case, or where that one has no throughput that counts.
+    the work belongs to its size. Parameter servers are counted in addition to the trainers. The
+    baseline of a case with them is the single process that does the same work, whatever their
+    number and their updates (PaddlePaddle's VGG16 tables divide by it). If the run has none, it is
+    the smallest case with equally many servers and the same updates. A case has neither value where
+    the run holds no single-trainer and no smaller case, or that one has no throughput that counts.
     Then no larger baseline takes its place, because a series must not jump when its baseline fails.
 
     Returns:
@@ -52,7 +52,7 @@ def _scaled(
     case = measurement.case
 
     def size(other: Measurement) -> tuple[int, bool, bool, bool, int, str]:
-        # Of two smallest cases (single and collective 1x1), the one of the same strategy and stage.
+        # Of two smallest cases (single, collective 1x1), take the same strategy and stage.
         its = other.case
         unlike = (
             its.strategy is not case.strategy,
@@ -69,7 +69,7 @@ def _scaled(
     if baseline.throughput is None or baseline.quarantined or measurement.throughput is None:
         return measurement
     if baseline.found_batch_size != measurement.found_batch_size:
-        return measurement  # Both say `max`, and found another batch: no equal work.
+        return measurement  # Both use `max` but found different batch sizes: not equal work.
     speedup = measurement.throughput / baseline.throughput
     return dataclasses.replace(
         measurement,

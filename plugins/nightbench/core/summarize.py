@@ -116,7 +116,7 @@ def _power(results: Mapping[str, Mapping[str, Any]]) -> tuple[float | None, str 
         if power["source"] != "rapl" or machine not in machines:
             total += power["mean_w"]
         machines.add(machine)
-    return (total, None) if results else (None, "no node came back")
+    return (total, None) if results else (None, "no node returned a result")
 
 
 def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:

@@ -107,7 +107,7 @@ def fill(
     """
     cells: list[Cell] = []
     ours: dict[tuple[Label, Label], Case] = {}
-    # Of several cases of one cell the first that can run: a line without collectives has `single`.
+    # If a cell has several cases, take the first that can run: some lines only run `single`.
     for case in sorted(table.cases, key=lambda case: case.case_id in skipped):
         axes = case.axes()
         ours.setdefault((_label(table.rows, axes), _label(table.columns, axes)), case)
@@ -193,11 +193,11 @@ def _reason(
     if result.reason is not None:
         return result.reason
     if result.throughput is not None and table.metric in ("mfu", "tflops"):
-        return "its FLOPs, or its devices' peak, are not known"
+        return "the FLOPs of the case or the peak of its devices are unknown"
     if result.throughput is not None and table.metric == "tokens_per_device":
-        return "it counts no tokens"
+        return "the case counts no tokens"
     if result.throughput is not None:
-        return "its baseline was not measured in the same run"
+        return "the baseline was not measured in the same run"
     return NOT_RUN
 
 

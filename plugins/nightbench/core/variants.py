@@ -66,15 +66,15 @@ def variant_of(
     if build is not None and build.source == "image" and not images:
         return Refusal(
             "framework",
-            f"cluster {cluster.name} runs nothing in images (`environments: {{kind: container}}`): "
+            f"cluster {cluster.name} does not use images (`environments: {{kind: container}}`): "
             f"expected a version, a wheel or a prefix of {framework.line}",
         )
     if images and image_of(framework.line, cluster, builds) is None:
         have = ", ".join(sorted(images))
         return Refusal(
             "framework",
-            f"cluster {cluster.name} runs images, of which it has one for {have}, and for no other "
-            f"line, version or wheel: expected {framework.line} in environments.images",
+            f"cluster {cluster.name} runs each line in an image, and has images only for {have}: "
+            f"expected {framework.line} in environments.images",
         )
     prepared = images or prefix_of(framework.line, cluster, builds) is not None
     if prepared or framework.problem is not None:
@@ -94,7 +94,7 @@ def variant_of(
     return Refusal(
         "framework",
         f"{framework.line} has no variant for {cluster.device_kind} devices (it has {have}); a "
-        "prefix on the nodes (`environments.paths`) needs none",
+        "prefix on the nodes (`environments.paths`) needs no variant",
     )
 
 

@@ -72,7 +72,7 @@ def bayes_factors(
     grid, cell = _grid(distances, float(sigma.mean()), level_variance, sign)
     sigma, slow = sigma[:, None], slow[:, None]
     density = _density(distances, grid, sigma, slow)
-    # Noise has tails: a product of eight nights is far from the smallest number.
+    # Noise has heavy tails: a product of eight densities cannot underflow.
     eights = range(0, distances.shape[1], 8)
     products = [np.multiply.reduce(density[:, k : k + 8], axis=1) for k in eights]
     total = np.log(products).sum(axis=0)
@@ -92,7 +92,7 @@ def bayes_factors(
     moved = np.log(density[row, :, best])
     found = []
     for k, (factor, step) in enumerate(zip(factors, steps, strict=True)):
-        # Autocorrelated nights say less about the size.
+        # Autocorrelated nights contain less information about the size.
         ends = partial(_ends, likelihood[k], ess, change[k], grid[k], step, margin)
         found.append(BayesFactor(factor, step, ends, usual[k], moved[k]))
     return found
@@ -101,7 +101,7 @@ def bayes_factors(
 def _ends(
     likelihood: Floats, ess: float, change: Floats, grid: Floats, step: float, margin: float
 ) -> tuple[float, float]:
-    """Return the 90 % interval of a step; the level before is an estimate too."""
+    """Return the 90 % interval of a step, including the uncertainty of the level before."""
     reached = np.cumsum(likelihood**ess * change)
     reached /= reached[-1] + 1e-300
     low, high = list_of(np.interp((0.05, 0.95), reached, grid))

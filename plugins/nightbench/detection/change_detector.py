@@ -175,7 +175,7 @@ class ChangeDetector:
 
 @dataclass(frozen=True)
 class _Night:
-    """A night with its points; `numbers` is all that is computed on."""
+    """A night with its points; all calculations use `numbers`."""
 
     tonight: HistoryPoint
     history: int
@@ -222,12 +222,12 @@ def _unchanged(
     level: Level,
     held: str,
 ) -> Judgement:
-    """Return the judgement of a night without a change, but for one that is held."""
+    """Return the judgement of a night without a change, or with a pending one."""
     tonight, noise = night.tonight, level.noise
     baseline = math.exp(-level.middle if policy.judged.lower_is_better else level.middle)
     change = tonight.value / baseline - 1
     said = sentences.unchanged(tonight.value, baseline, policy.judged, level.nights, noise)
-    # Of one night, and of a median whose error is that of a mean times sqrt(pi / 2).
+    # Error of a night plus error of the median, which is sqrt(pi / 2) times that of a mean.
     width = Z_90 * noise * math.sqrt(1 + math.pi / 2 / level.nights)
     own = series.within[-1]
     known = series.within[np.isfinite(series.within)]

@@ -155,7 +155,7 @@ def examine_last_night(
     changes = [_change(evidence, score, offset, night) for score, evidence in found]
     since = list[Change]()
     if found:
-        # The nights since a change are a young level, with the noise of the level before.
+        # The nights since a change are a short level; its noise is that of the level before.
         before = found[0][1].before
         young = window.part(before.first, len(window))
         if len(young) >= FEWEST:
@@ -227,7 +227,7 @@ def _search(
         return max([UNLIKELY, *odds.values()]), None
     first = min(reported, key=doubt).before.first
     likely = np.flatnonzero((scores > 0) & (scores**2 > scores[first] ** 2 - NEGLIGIBLE))
-    # Against a level long before, the step at `first` itself may have the other sign.
+    # Compared with a much older level, the step at `first` may have the other sign.
     places = {first, *(int(n) for n in likely if abs(n - first) <= UNSURE)}
     near = sorted(map(evidence_at, sorted(places)), key=doubt)
     return max(odds.values()), near[0].averaged(near[1:])

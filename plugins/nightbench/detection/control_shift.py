@@ -1,7 +1,7 @@
 """Compares the change of a series with the control measurements of the same nodes.
 
 A control measurement does the same work every night without any framework. If it dropped with a
-series, the node is suspected before the framework. It is evidence and changes no verdict.
+series, the node is suspected before the framework. The verdict stays; this is added as evidence.
 """
 
 import math
@@ -68,7 +68,7 @@ def control_shift(figures: Sequence[float | None], first: int, step: float) -> C
         return None
     level = median(earlier)
     noise = max(scale(earlier), noise_of_differences(earlier), NOISE_FLOOR)
-    # A median's variance is pi / 2 of the mean's; of two nights it is their mean.
+    # A median's variance is pi / 2 times the mean's; the median of two nights is their mean.
     after = (1.0 if len(since) < 3 else math.pi / 2) / len(since)
     error = noise * math.sqrt(math.pi / 2 / len(earlier) + after)
     shift = median(since) - level

@@ -124,9 +124,9 @@ def segment_start(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint
 def release_odds(points: Sequence[HistoryPoint]) -> Floats:
     """Return what each night's version adds to the log odds that a change from it on lasts.
 
-    A temporary slowdown begins on any night, a lasting change often with a release. On a night with
-    a new version it is likelier by `SHARE` over the share of nights that have one. Nothing is added
-    where versions change every night or are unknown; nothing is ever subtracted.
+    A temporary slowdown begins on any night, a lasting change often with a release. So the change
+    is likelier to last on a night with a new version, by `SHARE` over the share of such nights.
+    Nothing is added if versions change every night or are unknown; nothing is ever subtracted.
 
     Args:
         points: nights of one series, oldest first.

@@ -243,7 +243,7 @@ def _line(offsets: Floats, relative_noise: Floats, noise: float) -> _Line:
 
 
 def _relative_noise(series: Series, start: int, first: int) -> tuple[bool, float, Floats]:
-    """Return whether repeats are known, their usual sigma, and each night's relative to it."""
+    """Return whether repeats are known, the usual sigma, and each night's sigma divided by it."""
     within = series.within[start:first]
     known = within[np.isfinite(within)]
     if len(known) < FEWEST_REPEATED or median(known) <= 0:

@@ -56,7 +56,7 @@ def past_excursions(depth: Floats, distinct: float) -> Excursions:
     near = np.minimum(np.maximum(depth + (0.5 - BOUNDARY), -0.5), 1.0)
     scaled = distinct * distinct / TAILS
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
-    # The log odds that the next night starts from. Most nights decide them alone.
+    # Log odds with which the next night starts. Most nights decide them alone.
     is_away = gains + _COME + _STAY >= _GO
     is_open = ~is_away & (gains + _GO + _STAY > _COME)
     starts = np.empty(len(gains) + 1)

@@ -104,15 +104,15 @@ class SharedChange:
 
     @property
     def sentence(self) -> str:
-        """A clause: `build 3.4.0 of paddle3: 14 of 16 series slower by 4.1% (90% interval …`."""
+        """A clause: `build 3.4.0 of paddle3: 14 of 16 series are slower by 4.1% (90% …`."""
         low, high = sorted(abs(end) for end in (self.low, self.high))
-        moved, controls = self.controls
+        hit, controls = self.controls
         text = (
-            f"{self.subject}: {len(self.members)} of {self.series} series "
+            f"{self.subject}: {len(self.members)} of {self.series} series are "
             f"{'slower' if self.is_drop else 'faster'} by {abs(self.change):.1%} "
             f"(90% interval {low:.1%} to {high:.1%}) since {self.since.isoformat()}"
         )
-        return f"{text}; {moved} of {controls} control measurements too" if controls else text
+        return f"{text}; {hit} of {controls} control measurements changed too" if controls else text
 
 
 def without_shared(row: NightRow, changes: Sequence[SharedChange]) -> list[HistoryPoint]:

@@ -116,9 +116,7 @@ def power_grade(measure: str, trials: Trials, earlier: Mapping[str, Any] | None 
     if count >= FEWEST:
         found = f"{caught} of {count} injected slowdowns ({measure}) were detected within two weeks"
         if limit is not None and high < limit:
-            below = (
-                f"{found}, at most {high:.0%} by their number; at least {limit:.0%} are expected."
-            )
+            below = f"{found}; the 95% interval ends at {high:.0%}; expected {limit:.0%} at least."
         elif earlier and earlier["low"] is not None and high < earlier["low"]:
             below = f"{found}; before, {earlier['hits']} of {earlier['trials']} were."
         elif limit is not None and median_delay is not None and median_delay > DELAY_LIMIT:
@@ -141,8 +139,8 @@ def false_alarm_grade(nights: int, alarms: int) -> Grade:
     below = ""
     if low > limit:
         below = (
-            f"{alarms} false alarms in {nights:,} nights of copies without a change: {rate:.1f} in "
-            f"1,000, at least {low:.1f} by their number; at most {limit:g} are expected."
+            f"{alarms} false alarms in {nights:,} nights of copies without a change: {rate:.1f} "
+            f"in 1,000; the 95% interval begins at {low:.1f}; expected {limit:g} at most."
         )
     return Grade(FALSE_ALARMS, nights, alarms, rate, low, high, limit_value=limit, below=below)
 

@@ -170,7 +170,7 @@ def _state(night: HistoryPoint) -> tuple[str | None, str | None]:
 
 
 def _absent(nights: Sequence[HistoryPoint]) -> int | None:
-    """Return how many nights have no row; None unless most rows follow a day after another."""
+    """Return how many nights have no row; None unless most rows are a day apart."""
     days = np.diff([night.at.timestamp() for night in nights]) / 86400
     if np.count_nonzero(np.abs(days - 1) < 0.25) <= len(days) / 2:
         return None

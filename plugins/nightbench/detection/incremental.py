@@ -86,7 +86,7 @@ class IncrementalDetector:
         return self.changes
 
     def _start_waiting(self, examined: NightExamined) -> None:
-        """Remember what the nights after an examined one are held against."""
+        """Store what the following nights are compared with."""
         past = examined.past
         self._level = median(past.values[past.base :][-REFERENCE:])
         self._odds = [examined.drop_odds, examined.rise_odds]
@@ -96,7 +96,7 @@ class IncrementalDetector:
             self._add((value - self._level) / past.noise)
         self._unexamined = 0
         if examined.changes:
-            # The next one is waited for at the new level, which is too young to be the present one.
+            # The next change starts from the new level, which has few nights.
             change = examined.changes[0]
             self._level = math.log(change.baseline) + math.log1p(change.change)
             self._odds = [UNLIKELY, UNLIKELY]
@@ -139,7 +139,7 @@ class IncrementalDetector:
         near = [i for i, known in enumerate(self.changes) if _near(change, known)]
         if any(not _is_second_step(change, self.changes[i]) for i in near):
             if len(near) == 1 and _is_larger(change, known := self.changes[near[0]]):
-                # It has grown so soon that both steps are dated to the first.
+                # The change grew so soon that both steps get the date of the first.
                 self.changes[near[0]] = replace(change, first=known.first, detected=known.detected)
         elif change.may_reach(self._min_change):
             for i in near:
@@ -163,13 +163,13 @@ def _near(change: Change, known: Change) -> bool:
 
 
 def _is_second_step(change: Change, known: Change) -> bool:
-    """Return whether a change lies later and beyond the interval of another."""
+    """Return whether a change is later than another and outside its interval."""
     farther = change.high < known.low if change.is_drop else change.low > known.high
     return farther and change.first >= known.first + LEAST_NIGHTS
 
 
 def _is_larger(change: Change, known: Change) -> bool:
-    """Return whether the interval of a change lies beyond what another was estimated to be."""
+    """Return whether all of a change's interval is larger than another's estimate."""
     return change.high < known.change if change.is_drop else change.low > known.change
 
 

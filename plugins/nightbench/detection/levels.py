@@ -1,7 +1,7 @@
 """Estimates the levels, the weekly pattern and the noise of a series' past.
 
 An exact search proposes change points on winsorised values (`cheapest_partition`). A short
-excursion is merged into the level around it, so that a series that alternates between two levels
+excursion is merged into the level around it, so that a series that alternates between two values
 has one level and much noise. Changes within the last nights are left to `evidence`.
 """
 
@@ -120,7 +120,7 @@ def cheapest_partition(values: Floats, penalty: float) -> list[int]:
     """
     n = len(values)
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    # A segment costs the sum of its squares less this: squares are the same in all partitions.
+    # The sum of squares minus a segment's cost; the sum is the same in all partitions.
     saved = np.subtract.outer(sums, sums)
     saved *= saved
     saved *= _inverse_lengths(-(-(n + 1) // 64) * 64)[: n + 1, : n + 1]
@@ -141,7 +141,7 @@ def cheapest_partition(values: Floats, penalty: float) -> list[int]:
 
 @functools.lru_cache(maxsize=4)
 def _inverse_lengths(size: int) -> Floats:
-    """Return 1 / (stop - start) in row `stop` and column `start`; 0 where no segment lies."""
+    """Return 1 / (stop - start) in row `stop` and column `start`; 0 if there is no segment."""
     length = np.subtract.outer(np.arange(size), np.arange(size))
     return np.divide(1.0, length, where=length > 0, out=np.zeros((size, size)))
 
@@ -172,7 +172,7 @@ def weekday_effects(residual: Floats, day: Floats, sigma: float) -> Floats:
     evidence = float((nights * mean**2).sum()) / variance
     if evidence <= WEEKLY_EVIDENCE:
         return nothing
-    shrunk: Floats = mean * (1 - 12 / evidence)  # James and Stein, twice as careful
+    shrunk: Floats = mean * (1 - 12 / evidence)  # James-Stein with twice the shrinkage
     return shrunk
 
 

@@ -59,7 +59,7 @@ def modes_of(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str]])
         if len(differences) < SWITCHES:
             continue
         found = np.array(differences)
-        # Their own spread, or at least the noise of the nights.
+        # The spread of the values, but at least the noise of the nights.
         error = max(float(found.std(ddof=1)), noise) * math.sqrt(math.pi / 2 / len(found))
         off = median(found)
         if abs(off) > max(CLEAR * error, SMALLEST):

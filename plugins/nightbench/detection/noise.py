@@ -53,7 +53,7 @@ class Variation:
 def variation(points: Sequence[HistoryPoint]) -> Variation:
     """Return the variation of a series of comparable nights over its last `RECENT` ones."""
     series = series_of(points[-RECENT:])
-    # Steps and slow drift are in neither of the detector's two estimates.
+    # Both estimates of the detector exclude steps and slow drift.
     nights = estimate_level(series).noise if len(series) >= FEWEST else None
     known = series.within[np.isfinite(series.within)]
     return Variation(nights, median(known) if len(known) >= FEWEST else None)

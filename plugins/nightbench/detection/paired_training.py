@@ -58,7 +58,7 @@ def compare_training(
         return _not_comparable(f"{'A' if b else 'B'} has no launch with losses")
     if traits.is_asynchronous and len(a) < PROVED_NIGHTS:
         return _not_comparable(
-            f"trainers are asynchronous: {len(a)} launches of {PROVED_NIGHTS} show their spread"
+            f"the spread of asynchronous trainers needs {PROVED_NIGHTS} launches; found {len(a)}"
         )
     past = [TrainingNight(_AT, each.figures, build_id="a") for each in a]
     now = "a" if is_one_build else "b"
@@ -72,7 +72,7 @@ def compare_training(
         words = f"training changed{since}: {changed.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)
     if verdicts[0].kind is TrainingKind.SAME:
-        words = f"trains the same: {len(b)} launches have the losses of A within rounding"
+        words = f"trains the same: losses of {len(b)} launches equal those of A within rounding"
         return PairedTraining(TrainingKind.SAME, words)
     return _not_comparable(f"no loss is in all launches, or {traits.precision} has no tolerance")
 

@@ -99,12 +99,12 @@ class _Process(subprocess.Popen[bytes]):
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
         number, path = theirs.fileno(), {"PYTHONPATH": os.pathsep.join(sys.path)}
-        # A terminal interrupts the whole group; whoever asks ends this process.
+        # Ctrl-C reaches the whole process group; the parent ends this process.
         with theirs, _inherited_as_blocked(signal.SIGINT):
             super().__init__(
                 [sys.executable, "-P", "-c", _PROGRAM.format(number)],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # what is printed there is no answer
+                stdout=2,  # printed text must not mix with answers
                 pass_fds=[number],
                 env=os.environ | path,
             )

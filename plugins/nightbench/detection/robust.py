@@ -58,7 +58,7 @@ def running_median(values: Floats, half: int) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _windows(nights: int, half: int) -> tuple[Indices, Indices, Indices, Indices]:
-    """Return the indices of each night's window, and where the middle of its sorted values is.
+    """Return the indices of each night's window, and the places of the median in its sorted values.
 
     The index behind the last night stands for what lies outside.
     """

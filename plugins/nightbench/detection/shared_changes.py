@@ -86,7 +86,7 @@ def shared_changes(
         if best is None:
             break
         change = night.change(best)
-        # The series may differ by so much that their common is none.
+        # The series may differ so much that they have no common change.
         if change.low > 0 or change.high < 0:
             found.append(change)
         night.subtract(best)
@@ -133,7 +133,7 @@ class _Candidate:
 
 
 class _Night:
-    """What is looked for in the matrix of a night."""
+    """The search in the matrix of a night."""
 
     def __init__(self, rows: Sequence[NightRow], alone: Mapping[str, tuple[date, float]]) -> None:
         self._rows = rows
@@ -152,7 +152,7 @@ class _Night:
             self._reported.pop(factor, None)
             self._examine(factor, policy)
         self._stale = set()
-        # What a line shows may be the cluster's, whose own common is not yet believed.
+        # A change of a line may be the cluster's, whose own common change is not yet significant.
         starts = [c.start for c in self._reported.values()]
         own = np.flatnonzero(np.isfinite(self._starts))
         by_itself = zip(map(int, self._starts[own]), map(float, self._steps[own]), strict=True)
@@ -174,7 +174,7 @@ class _Night:
         ranked = sorted((best[factor] for factor in real), key=lambda c: (-c.gain, c.factor))
         if not ranked:
             return None
-        # Several changes of a night are not one of all their series, unless all of them moved.
+        # Several changes in a night are not one common change, unless all series moved.
         one, *rivals = ranked[: 1 + MOST_RIVALS]
         if one.groups.moved[~self._matrix.is_control[one.rows]].mean() > ALL:
             return one
@@ -189,7 +189,7 @@ class _Night:
         return several[0] if _total_gain(several) > _total_gain([one]) else one
 
     def _fit(self, found: _Candidate) -> float:
-        """Return how much better the last nights are described with a change than without."""
+        """Return how much a change improves the fit of the last nights."""
         rows, since = found.rows, max(0, len(self._matrix.dates) - TAIL)
         first = found.start.first
         values = self._matrix.distances(found.factor, rows, first, since)
@@ -229,7 +229,7 @@ class _Night:
         )
 
     def _examine(self, factor: Factor, policy: RegressionPolicy) -> None:
-        """Keep the candidate of a factor, if its common changed."""
+        """Store the candidate of a factor if its common level changed."""
         series, nights = self._matrix.common(factor)
         newest = len(self._matrix.dates) - 1
         if len(nights) < max(FEWEST, policy.min_history + 1) or nights[-1] != newest:
@@ -282,5 +282,5 @@ class _Night:
 
 
 def _total_gain(changes: Sequence[_Candidate]) -> float:
-    """Return the log likelihood that changes gain together, by how many they are."""
+    """Return the log likelihood gain of several changes, less a penalty for each."""
     return sum(each.gain for each in changes) - SECOND * len(changes)

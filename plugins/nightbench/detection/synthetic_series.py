@@ -161,7 +161,7 @@ def _pool(points: Sequence[HistoryPoint]) -> _Pool | None:
     nights = list(points[-LOOK_BACK:])
     series = series_of(nights)
     past = estimate_level(series)
-    # A change that is too young for a level of its own is no noise.
+    # A change that is too recent to have its own level is no noise.
     young = [c.first for c in changes_of_last_night(series) if c.first > past.base]
     if young:
         nights = nights[: min(young)]

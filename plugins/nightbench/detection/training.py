@@ -153,11 +153,11 @@ def judge_training(
     if not nights:
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
-    # A change that lasts is as good a proof as nights before it.
+    # A change that lasts proves as much as earlier nights.
     changed = sum(night.is_changed and night.at > newest for night in known)
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
-            f"trainers are asynchronous: {len(nights)} nights of {PROVED_NIGHTS} show their spread"
+            f"the spread of asynchronous trainers needs {PROVED_NIGHTS} nights; found {len(nights)}"
         )
     alike = [night for night in nights if night.is_like(tonight)]
     reference = alike if len(alike) >= PROVED_NIGHTS else nights
@@ -241,8 +241,11 @@ class _Comparison:
 
     @cached_property
     def _has_known_draws(self) -> bool:
-        """Whether dropout draws as in the reference nights: other masks change the first loss."""
-        rounding = self.traits.rounding("first", is_alike=True) or 0.0
+        """Whether dropout draws as in the reference nights: other masks change the first loss.
+
+        In fp32 alone: the rounding of other precisions can be as large as the effect of a mask.
+        """
+        rounding = ROUNDING["fp32"]["first"] if self.traits.precision == "fp32" else 0.0
         seen = _comparable("first", self.tonight, [self.tonight, *self.reference])
         return len(seen) > PROVED_NIGHTS and _spread(seen) <= rounding * max(1.0, abs(seen[0][1]))
 
@@ -253,10 +256,10 @@ class _Comparison:
         return (self.tonight.losses or {})[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
-        """Return how far a figure may lie outside of what was seen, absolute."""
+        """Return the absolute distance by which a value may be outside the earlier range."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
-        # Rounding grows from step to step; which updates have come by the third one is chance.
+        # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
         rounding = self.traits.rounding(figure, is_alike=self.is_alike or self._has_known_draws)
@@ -267,7 +270,7 @@ class _Comparison:
 
     def _changed(self, figure: str) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
-        # Of several repeats the one that is furthest away.
+        # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - (low + high) / 2))
         baseline = median(end for each in self._earlier[figure] for end in each)
         allowed = self._tolerance(figure) or 0.0
@@ -303,7 +306,7 @@ class _Comparison:
 
 
 def _shown(value: float, other: float) -> str:
-    """Return a loss with so many digits that it differs from the other."""
+    """Return a loss with enough digits to differ from the other loss."""
     for digits in (4, 6, 9):
         if f"{value:.{digits}g}" != f"{other:.{digits}g}":
             return f"{value:.{digits}g}"
@@ -358,7 +361,7 @@ def _unlike_others(
     agreed = median(value for _, value, _ in others)
     names = " and ".join(sorted({other.framework for other, _, _ in others}))
     difference = f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}"
-    sentence = f"{case.framework} trains otherwise than other lines: {difference}."
+    sentence = f"{case.framework} trains differently from other lines: {difference}."
     return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, agreed, difference)
 
 
@@ -369,5 +372,5 @@ def _undecided_between_two(
     return TrainingVerdict(
         TrainingKind.NOT_COMPARABLE,
         f"Two lines train differently: first loss {_shown(first, value)} on {case.framework}, "
-        f"{_shown(value, first)} on {other.framework}. Neither is presumed right.",
+        f"{_shown(value, first)} on {other.framework}. It is unknown which one is right.",
     )

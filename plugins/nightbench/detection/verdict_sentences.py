@@ -29,7 +29,7 @@ def log_odds(score: float, prior: float, why: str) -> str:
     """Return what a prior adds to the log odds of a change; empty for none."""
     if not prior:
         return ""
-    return f" Log odds {score:+.1f} ({prior:+.1f} for the {why}); reported above 0."
+    return f" Log odds of a change: {score:+.1f} ({prior:+.1f} for the {why}); reported above 0."
 
 
 def tonight(value: float, baseline: float, metric: MetricInfo) -> str:
@@ -90,7 +90,7 @@ def drifting(drift: Drift) -> str:
     """Return size, error and length of a drift."""
     return (
         f" Drift of {drift.change:+.1%} (± {2 * drift.error:.1%}) over {drift.nights} nights, "
-        "without a level change in any of them."
+        "and none of these nights has a level change."
     )
 
 
@@ -112,8 +112,8 @@ def not_of_the_version(since: date, changed: int, others: int, line: str) -> str
 def shown_by_others(value: float, baseline: float, shared: SharedChange, change: float) -> str:
     """Return the sentence of a series whose change only the other series of its group show."""
     return (
-        f"Level change {change:+.1%} from the baseline of {baseline:.4g}, clear only together with "
-        f"other series. Shared change: {shared.sentence}. Tonight's {value:.4g} is "
+        f"Level change {change:+.1%} from the baseline of {baseline:.4g}, which is clear only "
+        f"together with other series. Shared change: {shared.sentence}. Tonight's {value:.4g} is "
         f"{_distance(value / baseline - 1)} the baseline."
     )
 
@@ -131,10 +131,11 @@ def with_pairs(
     """
     has_interval = night.low is not None and night.high is not None
     interval = f" (95% interval {night.low:.4g} to {night.high:.4g})" if has_interval else ""
-    said = f"Ratio to the reference {night.reference}: {night.ratio:.4g}{interval}, {night.n} pairs"
+    ratio = f"{night.ratio:.4g}{interval}, {night.n} pairs of launches"
+    said = f"The verdict is based on the ratio to the reference build {night.reference}: {ratio}"
     if change is not None:
         began = f" since {since:%Y-%m-%d}" if since else ""
-        said += f". The reference changed by {change:+.1%}{began}: suspect the node"
+        said += f". The reference build itself changed by {change:+.1%}{began}: suspect the node"
     return _with(verdict, said)
 
 

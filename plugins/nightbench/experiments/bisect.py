@@ -1,7 +1,7 @@
 """Finds the first bad version of a framework line; each step is a comparison.
 
 Which version comes next depends on the steps that have ended (`version_search`), and a step that
-was interrupted continues with its comparison: another process can resume at any point.
+was interrupted continues where its comparison stopped: another process can resume at any point.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ async def measure_bisect(
         request, problems = await with_versions(request, context)
         observer.left_out(request.left_out)
         for problem in problems:
-            observer.say(f"these nodes do not answer: {problem}")
+            observer.say(f"no answer from a source of versions: {problem}")
     else:
         limits = {name: getattr(request, name) for name in ("budget_s", "most_tests")}
         request = dataclasses.replace(request_of(folder), **limits)
@@ -128,7 +128,7 @@ class _Bisect:
         began, before_s = time.monotonic(), step["spent_s"]
 
         def save() -> str | None:
-            # At the end of every launch: what a killed process has used is used.
+            # Stored after every launch, so that the time of a killed process counts.
             step["spent_s"] = before_s + time.monotonic() - began
             save_step(self.folder, step)
             return self.record.note()
@@ -157,7 +157,7 @@ class _Bisect:
             save()
 
     def _check_budget(self, steps: Sequence[Document]) -> None:
-        """Refuse a step for which there is no room."""
+        """Refuse a step that does not fit into the budget."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
             raise BudgetSpent(f"all {len(ended)} allowed tests were made")
@@ -210,7 +210,7 @@ class _Bisect:
 
     def _plan(self, request: CompareRequest, step: Document) -> ComparisonPlan:
         context, steps = self.context, read_steps(self.folder)
-        # Before the first step nobody knows what a launch takes: its time limit says nothing.
+        # Before the first step, the duration of a launch is unknown; its time limit is no estimate.
         launch_s = max((s["spent_s"] / s["rounds"] / 2 for s in steps if s["rounds"]), default=None)
         deadlines = [context.deadline] if context.deadline else []
         if launch_s is not None:

@@ -147,7 +147,7 @@ async def built_commits(
         texts[arm] = text = getattr(request, arm)
         if (of := committed(text)) is None:
             continue
-        # Since it was requested, the cluster's file may have changed.
+        # The cluster's file may have changed since the request.
         line = planned_build(text, context.cluster).line
         commit = CommitBuild(context.cluster, line, *of)
         limit_s = left_s = commit.recipe.timeout_s
@@ -169,7 +169,7 @@ async def built_commits(
             wheel = await build_commit(commit, *access, spool.uploads, limit_s, observer.gang_event)
         except CommitLate:
             if limit_s < commit.recipe.timeout_s:
-                raise NotMeasured("queued", "the deadline passed before the builds") from None
+                raise NotMeasured("queued", "the deadline passed during the builds") from None
             raise
         texts[arm] = f"{line}={wheel}"
     return texts["a"], texts["b"]

@@ -199,7 +199,7 @@ def _jobs(
 
 def as_in_night(context: ComparisonContext, night: RunPlan, case: Case) -> ComparisonContext:
     """Return the context of a comparison that measures one case of a night as that did."""
-    # The builds name the environment: a prefix of the site must not replace both.
+    # The two builds need their own environments: a site's prefix must not replace both.
     environments = context.cluster.environments
     paths = {k: v for k, v in environments.paths.items() if k != case.framework}
     environments = environments.model_copy(update={"paths": paths})
@@ -245,7 +245,7 @@ def _single_repeat(job: JobSpec) -> JobSpec:
         job,
         protocol=dataclasses.replace(job.protocol, repeats=1, min_repeats=None, confidence=None),
         neighbours=job.neighbours.model_copy(update={"budget": 0}),
-        # The build names the environment: a prefix of the site must not replace both builds.
+        # The two builds need their own environments: a site's prefix must not replace both.
         environments=job.environments.model_copy(update={"paths": paths}),
     )
 

@@ -73,7 +73,7 @@ def spare_seconds(connect: Connect, experiment: Experiment) -> float:
         with opened(connect) as warehouse:
             waiting = warehouse.experiments.waiting(experiment.run_id)
     except WarehouseUnavailable:
-        return 0.0  # What was measured so far is not lost: storing the outcome is tried again.
+        return 0.0  # Results are not lost: storing the outcome is tried again.
     others = [row for row in waiting if row["name"] != experiment.name]
     needed = math.fsum(row["estimate_s"] or 0.0 for row in others)
     return (experiment.until - datetime.now(UTC)).total_seconds() - needed
@@ -90,7 +90,7 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
 def runs_to_notify(connect: Connect) -> list[str]:
     """Cancel what did not end in time; return the runs whose messages wait no longer."""
     with opened(connect) as warehouse:
-        warehouse.experiments.give_up_overdue("Not measured: it did not end in time")
+        warehouse.experiments.give_up_overdue("Not measured: the measurement did not end in time")
         return warehouse.experiments.runs_to_notify()
 
 
@@ -158,12 +158,12 @@ async def measure_confirmation(
     except EnvironmentUnavailable as error:
         return ended_as(inconclusive(f"one of the builds is no longer available: {error}"))
     there: Document | str | None = None
-    # Where time ran out on the night's own nodes, none is left for others.
+    # If time ran out on the night's own nodes, there is none for other nodes.
     if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):
         try:
             there = await measure(ELSEWHERE, unfit | nodes_of_night(suspect.nodes, "it"))
         except UserError as error:
-            # What the night's own nodes say stands without it.
+            # The result of the night's own nodes is valid without it.
             there = str(error)
     found = confirmation(suspect, builds, here, there)
     begun = spool.comparison(experiment.name + MORE).run()
@@ -176,7 +176,7 @@ async def measure_confirmation(
         try:
             here = pooled(here, await measure(MORE, nodes_of_night(others, "others"), more))
         except UserError as error:
-            # What the first rounds say stands without them.
+            # The result of the first rounds is valid without them.
             log.warning("%s: no rounds were added: %s", experiment.name, error)
         else:
             found = confirmation(suspect, builds, here, there)
@@ -184,7 +184,7 @@ async def measure_confirmation(
 
 
 def _more_rounds(found: Confirmation, here: Document, spare_s: Callable[[], float]) -> int:
-    """Return how many more rounds there is time for, where the first ones left it open."""
+    """Return how many rounds can be added if the first rounds were inconclusive."""
     is_open = found.outcome is ConfirmationResult.INCONCLUSIVE and found.low is not None
     if not (is_open and here["complete"]):
         return 0

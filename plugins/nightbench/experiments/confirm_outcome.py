@@ -88,7 +88,7 @@ def pooled(here: Document, more: Document) -> Document:
 
 def inconclusive(why: str) -> Confirmation:
     """Return the outcome where nothing could be measured."""
-    return Confirmation(ConfirmationResult.INCONCLUSIVE, f"It could not be measured again: {why}")
+    return Confirmation(ConfirmationResult.INCONCLUSIVE, f"The case was not measured again: {why}")
 
 
 def _read(
@@ -110,7 +110,7 @@ def _read(
 def _read_training(
     trained: TrainedBefore, builds: tuple[Build, Build] | None, row: Document
 ) -> Confirmation:
-    """Return whether the night's build still trains otherwise than the last good one, or night."""
+    """Return whether the night's build trains differently from the last good build or nights."""
     a, b = ([LaunchLosses(each) for each in row["losses"][arm]] for arm in Arm)
     found = from_document(PairedTraining, row["training"])
     if builds is None:
@@ -148,7 +148,7 @@ _SAID = {
 
 def _words(outcome: ConfirmationResult, builds: tuple[Build, Build] | None) -> str:
     if outcome is ConfirmationResult.CONFIRMED:
-        return "the drop is confirmed" if builds else "it is still slower"
+        return "the drop is confirmed" if builds else "the case is still slower"
     if outcome is ConfirmationResult.NOT_CONFIRMED:
         return "the drop is not confirmed" if builds else "the level has recovered"
     return "inconclusive"

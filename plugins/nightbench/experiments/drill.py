@@ -87,7 +87,7 @@ class Drill:
 
     def plan(self, run_id: str, started_at: datetime | None = None) -> RunPlan:
         """Return the plan of a run of the case that sends no message."""
-        # What is slowed down is told by the throughput, whatever the suite is judged by.
+        # The throughput shows the slowdown, whichever metric the suite judges.
         policy = self.suite.policy.model_copy(update={"metric": "throughput"})
         name = f"drill-{self.suite.name}"
         suite = dataclasses.replace(self.suite, name=name, alerts=(), policy=policy)

@@ -108,7 +108,7 @@ def experiment_context(
         with opened(connect) as warehouse:
             states = warehouse.nodes.states(cluster.name)
     except WarehouseUnavailable:
-        pass  # Nobody knows of quarantines then; the preflight counts all the same.
+        pass  # Quarantines are unknown then; the preflight still finds faults.
     past = case_histories(cluster.name, connect, open_spool()) if deadline is not None else {}
     return ExperimentContext(
         suite,
@@ -196,7 +196,7 @@ class _Measurement:
             following = rounds.progress(case.order, ended).next
             if following is not None:
                 arm = following[1]
-                # By the numbers of the next launches: a job file that is in use stays as it is.
+                # With the numbers of the next launches, so that no job file in use changes.
                 for number, each in enumerate((arm, arm.other), start=len(ended)):
                     await self._prepare(case.launch(each, number))
         stop: str | None = None
@@ -220,7 +220,7 @@ class _Measurement:
         try:
             await prepare(job, targets, shipment, self.observer.gang_event)
         except NodeError:
-            # `cancel` ends what prepares a node as well, and that is no fault of the node.
+            # `cancel` also ends the preparation of a node; this is no fault of the node.
             check_cancel(self.folder)
             raise
 
@@ -240,7 +240,7 @@ class _Measurement:
         except EnvironmentUnavailable:
             raise
         except NodeError as error:
-            # Nor is it one of the node where `cancel` ends what starts an agent.
+            # `cancel` also ends the start of an agent; this is no fault of the node.
             status = "interrupted" if is_cancelled(self.folder) else "failed"
             await delete_pods_of(job, self.context.targets, self.observer.gang_event)
             launch = Launch(of_round, arm, status, None, (error.reason,))

@@ -120,7 +120,7 @@ def take(
         def gap_of(cluster: str) -> Gap:
             try:
                 return gap(cluster, nights, spool, now)
-            except UserError as error:  # its file is gone: what waits for it goes on waiting
+            except UserError as error:  # its file is gone: its requests keep waiting
                 return Gap(why_not=str(error))
 
         def taken(row: Row) -> tuple[Experiment, Gap]:
@@ -147,7 +147,7 @@ def take(
             here = {row["experiment_id"]: row for row in queued if row["cluster"] == cluster}
             found = gap_of(cluster)
             if found.why_not:
-                log.info("%s: %d wait: %s", cluster, len(here), found.why_not)
+                log.info("%s: %d requests wait: %s", cluster, len(here), found.why_not)
                 here = {number: row for number, row in here.items() if row["priority"] == NIGHT}
             if not here:
                 continue
@@ -160,7 +160,7 @@ def take(
                 row = here[number]
                 until = row["until"] if row["priority"] == NIGHT else found.until
                 if until and now + timedelta(seconds=least_s(row)) > until:
-                    log.info("%s: %d waits until after %s", cluster, number, clock(until))
+                    log.info("%s: request %d waits until after %s", cluster, number, clock(until))
                     continue
                 if warehouse.experiments.begin(row["name"], dag_run_id):
                     return taken(row)

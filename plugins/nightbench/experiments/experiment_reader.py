@@ -42,7 +42,7 @@ class ExperimentReader:
         ]
         results = [saved_result(each) for each in compared]
         is_complete = all(result and result["complete"] for result in results)
-        # A test of a bisect has its schema as well.
+        # A bisect's test also has this schema.
         is_bisect = kind is ExperimentKind.BISECT and "builds" not in (document["identity"] or {})
         bisect = bisect_document(folder) if is_bisect else None
         if bisect is not None:
@@ -53,7 +53,7 @@ class ExperimentReader:
             **{key: document[key] for key in ("suite", "cluster", "requested_by", "started_at")},
             "request": document["request"],
             "is_complete": is_complete,
-            # The process that measures it is known on its own machine only.
+            # Only its own machine knows the process that measures it.
             "is_measured": True if any(controlled) else controlled[0],
             "again": _command(document["request"]) if kind is ExperimentKind.COMPARE else None,
             "resume": None if is_complete else resume_command(kind, name, document["request"]),
@@ -89,7 +89,7 @@ def _case(
     done = rounds.progress(order, ended_launches(folder, case_id))
     level = paired_statistics.family_level(len(identity["cases"]))
     ratios = [each.ratio for each in done.rounds]
-    # The estimate after each round, from which one sees whether it has settled.
+    # Estimates after each round show whether the ratio has settled.
     running = [
         paired_statistics.estimate(ratios[:n], identity["min_effect"], level, identity["seed"])
         for n in range(1, len(ratios) + 1)

@@ -108,7 +108,7 @@ def check_cancel(folder: RunSpool) -> None:
     """Refuse another launch of an experiment that was cancelled.
 
     Raises:
-        MeasurementStopped: so.
+        MeasurementStopped: it was cancelled.
     """
     document = read_json(folder.folder / "cancel.json")
     if document is not None:

@@ -64,8 +64,8 @@ def estimate(
     six rounds on, a sign-flip test below 5 %; `same` needs the whole interval within it. All else
     is inconclusive. Swapping the builds swaps the words and nothing else. `ratios` are B's
     throughput over A's of the rounds that count. `min_effect` is .01 for 1 %; the level is higher
-    where several cases are judged together, see `family_level`. The seed is that of the signs that
-    are simulated where there are too many rounds to try all.
+    where several cases are judged together, see `family_level`. The seed is that of the random
+    signs that are tried where there are too many rounds to try all.
     """
     n = len(ratios)
     logs = [math.log(ratio) for ratio in ratios]
@@ -107,7 +107,7 @@ def _estimate(
 def _verdict(
     low: float, high: float, p_value: float | None, n: int, margin: float
 ) -> PairedVerdict:
-    # With fewer rounds no order of signs is rare enough: the interval alone decides.
+    # With fewer rounds no order of signs is rare enough, so only the interval decides.
     alpha = 1 - CONFIDENCE
     significant = p_value is None or p_value <= alpha or 2.0 ** (1 - n) > alpha
     if high < -margin and significant:
@@ -160,7 +160,7 @@ def sign_flip(logs: Sequence[float], seed: int = 0) -> float:
     """Return the two-sided p-value of the logarithms being as likely above zero as below.
 
     All signs are tried up to 16 values (so seven values give no less than 2/128); beyond, 20,000
-    are simulated.
+    random ones.
     """
     n = len(logs)
     sizes = [abs(value) for value in logs]

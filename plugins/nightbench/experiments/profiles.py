@@ -51,7 +51,7 @@ def request_of(spool: Spool, comparison_id: str, cases: Sequence[str]) -> Compar
     """
     folder = spool.comparison(comparison_id)
     asked = (folder.run() or {}).get("request", {})
-    if "a" not in asked:  # of an alert or a night, or no comparison at all
+    if "a" not in asked:  # it belongs to an alert or a night, or is no comparison
         asked = read_request(folder, ExperimentKind.COMPARE)["request"]
     request = CompareRequest.of(asked)
     return dataclasses.replace(request, rounds=1, cases=tuple(cases) or request.cases)
@@ -61,7 +61,7 @@ def refuse_unprofiled(line: str, catalog: Catalog) -> None:
     """Refuse a line that runs scripts of other programs.
 
     Raises:
-        UserError: so.
+        UserError: the line runs such scripts.
     """
     if line in catalog.frameworks and catalog.frameworks[line].commands:
         raise UserError(
@@ -103,7 +103,7 @@ async def measure_profile(
     It is stored when it has ended or was cancelled; another turn continues what ran out of time.
 
     Raises:
-        UserError: as of `run_comparison` and `plan_compare`; or the line runs other scripts.
+        UserError: as of `run_comparison` and `plan_compare`; or `refuse_unprofiled`.
     """
     of, asked = experiment.request["of"], experiment.request
     cases = asked.get("cases") or _with_rounds(spool, of)
@@ -215,7 +215,7 @@ def _case(case: ComparedCase, folder: RunSpool, stopped: str | None) -> Document
 
 
 def _kind(arm: Arm, lost: Sequence[Launch]) -> str:
-    """Return why a build has no profile, as everybody may read it."""
+    """Return why a build has no profile, without private details."""
     if not lost:
         return f"{arm.upper()} reported none"
     codes = dict.fromkeys(str(each.code).replace("_", " ") for each in lost[-1].reasons)

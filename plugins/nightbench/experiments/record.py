@@ -111,7 +111,7 @@ class ExperimentRecord:
             return "done", ""
         if self.is_spent and not self.ends_as:
             return "done", f"its budget of {duration(self.experiment.budget_s or 0.0)} is used up"
-        # No DAG run continues what a person has begun at a terminal.
+        # No DAG run continues an experiment that a user began at a terminal.
         return "cancelled" if self.at_terminal else "queued", stopped
 
     def _store(self, warehouse: Warehouse) -> None:
@@ -126,9 +126,9 @@ class ExperimentRecord:
             with opened(self.connect) as warehouse:
                 work(warehouse)
         except (WarehouseUnavailable, WarehouseRefused) as error:
-            # At a terminal the warehouse need not be there at all.
+            # At a terminal, an experiment works without a warehouse.
             if isinstance(error, WarehouseRefused) or not self.at_terminal:
-                self.say(f"stays in the spool: {error}")
+                self.say(f"not in the warehouse, only in the spool: {error}")
 
 
 def public_reason(error: UserError) -> str:
@@ -142,4 +142,4 @@ def public_reason(error: UserError) -> str:
         return "a build could not be installed on the nodes"
     if isinstance(error, NodeError):
         return "a node of the cluster failed"
-    return "it could not begin"
+    return "the measurement could not begin"

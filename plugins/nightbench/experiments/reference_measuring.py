@@ -106,7 +106,7 @@ def _plan(
         comparison_id=comparison_id,
         rounds=pair.rounds,
         min_effect=night.policy.reported_from,
-        # Another one each night, the same for each try: neither build always comes first.
+        # A new order each night, the same for each try: so no build always comes first.
         seed=night.run.started_at.toordinal(),
         left_out=nodes_of_night(others, "others"),
         kind=ExperimentKind.REFERENCE,

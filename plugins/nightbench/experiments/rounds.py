@@ -153,7 +153,7 @@ def _stopped(order: LaunchOrder, dropped: Sequence[Launch], failures: int) -> st
     counted = [launch for launch in dropped if launch.status != "interrupted"]
     if len(counted) > order.spare:
         return (
-            f"{len(counted)} rounds were dropped, more than the budget of {order.spare}; the last "
+            f"{len(counted)} rounds were dropped, more than the allowed {order.spare}; the last "
             f"round: build {counted[-1].arm.upper()} {counted[-1].status}: {counted[-1].why}"
         )
     return None

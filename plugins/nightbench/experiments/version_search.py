@@ -184,7 +184,7 @@ def search_state(
 
 
 def _repeat_of_unsure(steps: Sequence[EndedStep]) -> SearchStep | None:
-    """Return the step to repeat: the last one, where it was unsure for the first time."""
+    """Return the last step if it was unsure for the first time, to repeat it."""
     if not steps or steps[-1].result is not VersionResult.UNSURE:
         return None
     last = steps[-1]

@@ -170,7 +170,7 @@ def _cancelled(reason: str) -> Reason:
 
 
 async def _on_nodes(transports: Mapping[str, Transport], on_node: Any) -> CancelReport:
-    """Run on all nodes; the error of one is raised after the others are done."""
+    """Run on all nodes; raise an error only after all nodes are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
     return CancelReport(
         stopped={node: e[0] for node, e in zip(transports, ended, strict=True)},
@@ -187,7 +187,7 @@ async def _end(
     reason: str,
     in_slurm: bool,
 ) -> tuple[list[str], list[int]]:
-    """Stop a node's agents, then sweep; Slurm's end with their jobs. Returns folders, pids."""
+    """Stop a node's agents, then sweep; return folders and pids. Slurm's agents end with jobs."""
     layout = await Layout.of(transport, policy)
     stopped = []
     jobs = []
@@ -323,13 +323,13 @@ async def sweep_and_clean(
     cleaned = await clean(cluster, targets, shipment, keep_days)
     away = {n: a["problem"] for n, a in {**swept, **cleaned}.items() if a.get("problem")}
     for node, why in away.items():
-        log.error("%s was not swept: %s", node, why)
+        log.error("%s was not cleaned: %s", node, why)
     if len(away) == len(cluster.nodes):
-        raise UserError(f"no node of {cluster.name} could be swept: {next(iter(away.values()))}")
+        raise UserError(f"no node of {cluster.name} could be cleaned: {next(iter(away.values()))}")
     for node, found in swept.items():
         for process in found["found"]:
             log.info("%s: orphan %s of %s", node, process.get("pid"), process.get("job"))
-        log.info("%s: %d orphans ended", node, len(found["killed"]))
+        log.info("%s: %d orphaned processes ended", node, len(found["killed"]))
     return {
         "killed": {node: len(found["killed"]) for node, found in swept.items()},
         "removed": {node: len(found.get("removed", ())) for node, found in cleaned.items()},

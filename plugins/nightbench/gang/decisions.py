@@ -320,7 +320,7 @@ def is_too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) 
 
 
 def _failing(outcomes: Sequence[RepeatOutcome]) -> bool:
-    """Tell whether so many of the last launches failed that another one is useless."""
+    """Return whether the last launches all failed, so that another launch is useless."""
     last = outcomes[-FAILURES_IN_A_ROW:]
     return len(last) == FAILURES_IN_A_ROW and all(r.failed for r in last)
 

@@ -255,7 +255,7 @@ class AgentSupervisor:
         except NodeError as error:
             client.note_error(error)
         except Cancelled:
-            return  # the repeat fails, and whoever starts the agents of the next one is told
+            return  # the repeat fails; starting the next repeat raises Cancelled again
 
     async def sweep(self, clients: list[NodeClient]) -> None:
         """End the processes of agents that have died on these nodes."""
@@ -334,14 +334,14 @@ class AgentSupervisor:
             client.note_error(error)
 
     async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
-        """Release later locks; an agent that cannot be told is told later, or its lease expires."""
+        """Release later locks; a silent agent gets the command later, or its lease expires."""
         gang = self._gang
         now = gang.clock()
         alive = [x for x in later if x.holds_lock or x.view.agent == "waiting"]
         alive = [client for client in alive if client.view.answers(now)]
         for client in alive:
             if client.holds_lock:
-                message = f"released until node {waits_for.name}, which comes first, is free"
+                message = f"lock released until node {waits_for.name}, which comes first, is free"
                 gang.on_event(GangEvent("agent", message, client.name, repeat))
         await call_each(alive, lambda client: client.release(gang.epoch))
 
@@ -367,7 +367,7 @@ class AgentSupervisor:
 
 
 def _agent_is_gone(client: NodeClient, waited_s: float) -> bool:
-    """Return whether the agent that was started before `waited_s` has ended, or never lived."""
+    """Return whether the agent that was started before `waited_s` has ended or never ran."""
     if client.view.agent == "ended":
         return True
     return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -101,7 +101,7 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
 async def _ask(
     target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHKey | None:
-    """The host's key for some algorithms; None where it has none for them."""
+    """Return the host's key for some algorithms; None if it has none."""
     pause_s = FIRST_PAUSE_S
     client = _VersionClient()
     options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)

@@ -233,7 +233,7 @@ class KubernetesApi:
         return await send(await self._headers())
 
     async def _renewed(self, used: Mapping[str, str]) -> bool:
-        """Return whether there are other credentials than those that were used."""
+        """Load the credentials again if needed; return whether they are new."""
         async with self._loading:
             if await self._headers() == used:
                 try:

@@ -159,7 +159,7 @@ class NodeFiles(ABC):
                 await _together(writes)
 
     async def _is_whole(self, path: str, digest: str) -> bool:
-        """Tell whether its sha256 is right (true where the node has no sha256sum)."""
+        """Return whether a file's sha256 is right (true if the node has no sha256sum)."""
         done = await self.run(["sha256sum", path], timeout_s=600)
         return done.exit != 0 or done.stdout.split()[:1] == [digest.encode()]
 
@@ -240,7 +240,7 @@ class NodeFiles(ABC):
         content: bytes = b"",
         **more: Any,
     ) -> _Answer:
-        """Return the answer to a request; with an error only if its number is `expected`."""
+        """Return the answer to a request; raise errors unless their number is `expected`."""
         request = {"do": do, "path": path, "bytes": len(content), **more}
         async with self.guard(what, limit_s):
             await self.reach()

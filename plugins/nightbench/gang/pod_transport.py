@@ -134,7 +134,7 @@ class PodTransport(Transport):
             if self._pod is None:
                 pod = await self._look()
                 if pod is None:
-                    raise PodError.of_code(self, "it has none", ReasonCode.POD_DELETED)
+                    raise PodError.of_code(self, "the node has no pod", ReasonCode.POD_DELETED)
                 if not pod.is_running:
                     code = pod.end or ReasonCode.POD_NOT_STARTED
                     raise PodError.of_code(self, pod.why or pod.waits or "not yet", code)

@@ -141,7 +141,7 @@ class GangPods:
                 continue
             rival = has_to_yield(list(alive.values()), everyone, pinned=policy.pinned)
             if rival is not None:
-                self._report(f"yields to {rival}, which has waited for machines longer")
+                self._report(f"the pods yield to {rival}, which has waited for machines longer")
                 known |= {each.name for each in mine}
                 await self._delete(api, alive.values())
                 created.clear()
@@ -264,7 +264,7 @@ class GangPods:
 
 
 def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
-    """Return whether a job has pods of which one has no machine yet."""
+    """Return whether a pod of the job has no machine yet."""
     return any(each.competes for each in pods if each.job_id == job_id)
 
 

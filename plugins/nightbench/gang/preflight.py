@@ -77,7 +77,7 @@ async def preflight(
         async with places:
             return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
-    # A login node's figures would pass for those of Slurm's nodes.
+    # Values of a login node would be taken for values of Slurm's nodes.
     controls = controls and cluster.slurm is None
     async with connections(cluster.nodes, targets) as transports:
         examined = await asyncio.gather(*(examine(n, transports[n.name]) for n in cluster.nodes))
@@ -115,7 +115,7 @@ async def _examine(
             found = tuple(each for each in swept["found"] if each.get("pid") in ended)
             seen = dataclasses.replace(seen, swept=found)
             if found:
-                on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
+                on_event(GangEvent("sweep", f"{len(found)} orphaned processes ended", node.name))
         options = [*agent.where, *agent.layout.job_root_option]
         options += ["--cpus", ",".join(map(str, node.cpus))] if node.cpus else []
         if controls:
@@ -153,7 +153,7 @@ def _has_gpu_controls(examined: tuple[NodePreflight, Agent | None]) -> bool:
 async def _between_gpus(
     cluster: Cluster, agents: Sequence[tuple[Node, Agent]], network: Network
 ) -> Network:
-    """Add what the GPUs of all nodes reduce together, by NCCL as jobs would use it."""
+    """Add the result of an NCCL all-reduce over the GPUs of all nodes, with a job's settings."""
 
     def command(node: Node, agent: Agent) -> list[str]:
         own = {"NCCL_SOCKET_IFNAME": node.interface} if node.interface else {}

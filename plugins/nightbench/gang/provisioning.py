@@ -171,7 +171,7 @@ async def _environments(
         try:
             return await on_each(python)
         except EnvironmentUnavailable as error:
-            on_event(GangEvent("provision", f"not with Python {python}: {error}"))
+            on_event(GangEvent("provision", f"no environment with Python {python}: {error}"))
     seen = "; ".join(f"{name}: {', '.join(each.pythons)}" for name, each in found.items())
     raise EnvironmentUnavailable.of(
         nodes[0],

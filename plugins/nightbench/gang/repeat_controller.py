@@ -228,7 +228,7 @@ class RepeatController:
         ]
         running = await call_each(serving, NodeClient.is_agent_running)
         gone = [client for client in serving if running.get(client.name) is False]
-        # An agent that ended by itself has said so.
+        # An agent that ended by itself has written that it ended.
         views = await call_each(gone, lambda client: client.read_state(self.number))
         died = tuple(name for name, view in views.items() if view.agent in SERVING)
         self._died.update(died)

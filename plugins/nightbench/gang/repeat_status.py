@@ -99,7 +99,7 @@ def repeat_end(
     failed = [node for node in ordered if bad[node].get("status") == "failed"]
     said = {node: reasons_from_json(bad[node].get("reasons")) for node in ordered}
     if {*reasons} <= {reason for node in failed for reason in said[node]}:
-        # What the controller heard of first was not the first death everywhere.
+        # The first failure that the controller noticed may not be the first that happened.
         causes = [node for node in failed if not _has_left_gang(said[node])]
         shown = (causes or failed or ordered[:1])[:SHOWN]
         reasons = tuple(reason for node in shown for reason in said[node]) or reasons
@@ -192,7 +192,7 @@ def _log_tail(results: Results) -> str | None:
     for node, result in results.items():
         stacks = {p["name"]: str(p["stack"]) for p in _processes(result) if p.get("stack")}
         if parts:
-            # Who waits for a rank stands first as often as the rank that all wait for.
+            # The first rank may only wait for another rank: show some lines of each.
             heads = {name: text.splitlines()[:STACK_HEAD] for name, text in stacks.items()}
             others += ["\n".join([f"[{node} {x}{STACK}", *lines]) for x, lines in heads.items()]
         else:

@@ -147,7 +147,7 @@ class SlurmLauncher:
     # --- what Slurm says ------------------------------------------------------------------
 
     async def _ask(self, transport: Transport) -> SlurmJob | None:
-        """Return the gang's job; None where Slurm knows of none. It may be silent for one lease."""
+        """Return the gang's job; None if Slurm has none. Slurm may be silent for one lease."""
         now = self._clock()
         if self._asked_s is not None and now - self._asked_s < ASK_S:
             return self._known
@@ -180,7 +180,7 @@ class SlurmLauncher:
             for job in read_jobs(done.stdout.decode(errors="replace")):
                 if job.number == number:
                     return job
-        return SlurmJob(number, "UNKNOWN", "left the queue, and there is no accounting")
+        return SlurmJob(number, "UNKNOWN", "left the queue, and Slurm has no accounting")
 
     # --- submitting -----------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class SlurmLauncher:
         await transport.make_folders(folder)
         names = [n for n in await transport.listdir(folder) if n.startswith("submission-")]
         if names and not await transport.exists(posixpath.join(folder, names[-1], "number")):
-            # Another controller is submitting, or died as it did: its job may appear yet.
+            # Another controller submits, or died while it submitted: its job may still appear.
             since_s = self._unresolved_since_s.setdefault(names[-1], self._clock())
             if self._clock() - since_s < UNRESOLVED_S:
                 self.waits = "waiting for a job that an earlier controller may have submitted"
@@ -222,7 +222,7 @@ class SlurmLauncher:
         return True
 
     async def _end_stale_states(self, transport: Transport, layout: Layout) -> None:
-        """Let no agent of an ended job, which may have died without a word, pass for a live one."""
+        """Mark agents of an ended job as ended, because they may have died silently."""
         for node in self._job.nodes:
             path = posixpath.join(layout.job(self._job, node.name), "agent.json")
             agent = await read_document(transport, path)
@@ -249,7 +249,7 @@ async def end_job(transport: Transport, job_id: str) -> None:
 
 
 async def _queue(transport: Transport, name: str) -> list[SlurmJob]:
-    # Of all states: ended ones too while Slurm has them.
+    # Jobs in all states: also ended jobs, as long as Slurm lists them.
     words = ["squeue", "--me", "--noheader", "--states=all", f"--name={name}"]
     output = await _command(transport, [*words, "--format=%A|%T|%r"])
     try:

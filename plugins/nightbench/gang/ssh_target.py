@@ -189,7 +189,7 @@ def _certificates(target: SshTarget) -> Iterator[asyncssh.SSHCertificate]:
 
 @contextmanager
 def _usable(target: SshTarget, what: str, given: str, is_text: bool, advice: str) -> Iterator[None]:
-    """Say what cannot be used: by its path, never by its content."""
+    """Raise an error about an unusable key or file, with its path, never its content."""
     try:
         yield
     except (OSError, ValueError) as error:

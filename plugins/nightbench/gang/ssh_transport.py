@@ -1,9 +1,9 @@
 """Runs commands over one SSH connection and turns its errors into `NodeError`s.
 
 sshd hands a command to the user's login shell as one text. The shells bash, dash, zsh and fish
-agree on plain words, on single quotes around all but a quote or a backslash, on a
-backslash before these two. They differ elsewhere (fish reads a
-backslash inside single quotes, zsh expands `=word`). Nothing else is used here.
+agree on plain words, on single quotes around all but a quote or a backslash, and on a backslash
+before these. They differ in nearly all else (fish reads a backslash inside single quotes, zsh
+expands `=word`), which is not used here.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class SshTransport(Transport):
             connection.abort()
 
     def _taken(self) -> list[asyncssh.SSHClientConnection]:
-        """Return all connections, which are this object's no more."""
+        """Return all connections; this object no longer owns them."""
         taken = [*self._more, *([self._connection] if self._connection else [])]
         self._connection, self._more = None, []
         return taken

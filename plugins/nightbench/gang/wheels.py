@@ -52,7 +52,7 @@ class MissingWheels(GangError):
         self.machine = machine
         self.problems = tuple(problems)
         super().__init__(
-            f"{self.summary}. Fill it: `nightbench cluster download CLUSTER --line LINE`"
+            f"{self.summary}. Download them: `nightbench cluster download CLUSTER --line LINE`"
         )
 
     @property

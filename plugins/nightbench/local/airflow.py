@@ -25,7 +25,7 @@ SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
 ADMIN = "admin"
 VIEWER = "viewer"
 
-# What the services are started with. Their log servers would listen on every interface; the API
+# Arguments of the services. Their log servers would listen on every interface; the API
 # server reads the same files from the disk.
 _ARGUMENTS = {
     "scheduler": ("--skip-serve-logs",),
@@ -55,7 +55,7 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
         "fernet_key": secrets.fernet_key,
         "jwt_secret": secrets.jwt_secret,
     }
-    # Read first and filled in then: a value may hold any character.
+    # The file is parsed before values are filled in, because a value may contain any character.
     options = RawConfigParser()
     options.read(Path(__file__).with_name("airflow.ini"), encoding="utf-8")
     variables = {

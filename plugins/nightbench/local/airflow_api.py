@@ -35,7 +35,7 @@ class AirflowApi:
     ) -> None:
         self.base_url = base_url
         self._login = {"username": username, "password": password}
-        # A proxy of the environment has no business on loopback.
+        # Requests to loopback must not use the proxy of the environment variables.
         self._http = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=trust_env)
         self._token: str | None = None
 
@@ -95,7 +95,7 @@ class AirflowApi:
         if note:
             body["note"] = note
         path = f"/api/v2/dags/{dag_id}/dagRuns"
-        # 409: a run of this id is there, started by this call when it was made before.
+        # 409: a run with this id exists; an earlier attempt of this call started it.
         answer = self._send("POST", path, json=body, allow=(409,) if run_id else ())
         return run_id or str(answer.json()["dag_run_id"])
 

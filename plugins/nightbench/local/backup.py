@@ -80,7 +80,7 @@ def _exchange(cursor: psycopg2.extensions.cursor, database: str, kept: str, fres
     cursor.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (database,)
     )
-    # Locks the name, so that nobody connects any more, and waits for the ended ones.
+    # This locks the name, so that nobody can connect, and waits for the ended connections.
     _execute(cursor, "alter database {} rename to {}", database, kept)
     _execute(cursor, "alter database {} rename to {}", fresh, database)
 

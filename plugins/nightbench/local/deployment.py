@@ -57,7 +57,7 @@ def load(home: Home) -> Stack:
     """
     ports = load_ports(home)
     if ports is None or not home.secrets_file.exists():
-        raise UserError(f"Nothing was started in {home.root} yet. Start it: nightbench up")
+        raise UserError(f"Nothing was started in {home.root} yet. Start Nightbench: nightbench up")
     return Stack(home, ports, load_or_create_secrets(home))
 
 

@@ -146,8 +146,8 @@ def load_or_create_secrets(home: Home) -> Secrets:
         read = Secrets(**known)
     except (ValueError, TypeError) as error:
         raise UserError(
-            f"{path}: not readable as secrets ({type(error).__name__}). Restore it, or remove it "
-            f"together with {home.postgres} (this loses the history) and start again."
+            f"{path}: not readable as secrets ({type(error).__name__}). Restore the file, or "
+            f"remove the file and {home.postgres} (this loses the history) and start again."
         ) from error
     if asdict(read).keys() - known.keys():
         # Written by an earlier version: a secret that it lacks is created once.

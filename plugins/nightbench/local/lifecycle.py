@@ -96,9 +96,9 @@ def _require_extra() -> None:
 
 @contextmanager
 def _nothing_left_of_a_first_start(home: Home) -> Iterator[None]:
-    """End and remove what a first `up` has made if it fails: no later command takes it for a stack.
+    """If a first `up` fails, end and remove what it made, so that no command uses it.
 
-    Logs stay, to be read, and what was downloaded for the nodes.
+    Logs and the nodes' downloads stay.
     """
     try:
         yield
@@ -180,7 +180,7 @@ def migrate_warehouse(
     owner = postgres.dsn(stack.ports, stack.secrets, OWNER, database)
     pending = migrate.pending(owner) if backup else []
     if pending:
-        # Named by the migration: a watchdog that tries again replaces it and fills no disk.
+        # Named after the migration: a watchdog that tries again replaces the file.
         file = stack.home.backups / f"warehouse-before-{pending[0]}.backup"
         yield f"warehouse: archiving it as {file} before it changes"
         try:
@@ -194,7 +194,7 @@ def migrate_warehouse(
             ) from error
     applied = migrate.apply(owner)
     if pending:
-        # The next upgrade, after a restore, has an archive of its own.
+        # After a restore, the next upgrade must not replace this archive.
         kept = file.with_stem(f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
         file.rename(kept)
         yield f"warehouse: the archive is {kept}"
@@ -234,12 +234,12 @@ def _await_airflow(stack: Stack, started: set[str], hung: Collection[str]) -> It
                 continue
             if name in started:
                 raise UserError(f"Airflow's {name} ended. {_log_of(stack, name)}")
-            # It ran when `up` began, and ended because the database had been away.
+            # The service ran when `up` began. It ended because the database did not answer.
             airflow.start(stack.home, env, name)
             started.add(name)
             yield f"Airflow: {name} had ended, starting it again"
         now = time.monotonic()
-        # A scheduler whose database went away can wait for ever for a worker of its own. The
+        # A scheduler that lost its database can wait for its own worker without end. The
         # state of the others is known only once the API server answers.
         for name in ["api-server"] if "api-server" in waiting else waiting:
             if name not in started and (name in hung or now - began > STUCK_S):
@@ -294,7 +294,7 @@ def down(home: Home) -> Iterator[str]:
 def start_watchdogs(home: Home) -> Iterator[str]:
     """Start the watchdogs that do not run; yield a line if there were any."""
     missing = [name for name in WATCHDOGS if processes.read(home.run / f"{name}.pid") is None]
-    # They run elsewhere: the project is that of the folder in which `up` was called.
+    # Watchdogs run in another folder: their project is the folder in which `up` was called.
     env = {**os.environ, "NIGHTBENCH_DAGS": str(dags_folder().absolute())}
     for name in missing:
         processes.start(home, name, watchdog_command(home), env=env, cwd=home.root)
@@ -317,7 +317,7 @@ def run_airflow(home: Home, words: Sequence[str]) -> None:
     """Replace this process by `airflow WORDS` on this home's Airflow."""
     is_team = control_plane() is ControlPlane.TEAM
     own = dict(os.environ) if is_team else load(home).airflow_env()
-    # Warnings are about Airflow's own code: the reader could do nothing about them.
+    # The warnings concern Airflow's own code: the user cannot do anything about them.
     env = {"PYTHONWARNINGS": "ignore", **own}
     argv = airflow.command(*words)
     sys.stdout.flush()
@@ -340,7 +340,7 @@ def _log_of(stack: Stack, service: str) -> str:
 
 @contextmanager
 def _full_disk_named(home: Home) -> Iterator[None]:
-    """Say that the disk is full where that is why something failed: few programs say it."""
+    """Report a full disk if it caused an error, because few programs report it."""
     try:
         yield
     except HomeLocked:
@@ -366,7 +366,7 @@ def _locked(home: Home, wait_s: float) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise HomeLocked(
-                        f"Another nightbench up or down is using {home.root}. Wait for it to end, "
+                        f"Another nightbench up or down is using {home.root}. Wait for its end, "
                         "then try again."
                     ) from error
             time.sleep(0.5)

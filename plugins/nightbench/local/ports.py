@@ -32,7 +32,7 @@ def is_free(port: int, hosts: tuple[str, ...] = ("127.0.0.1",)) -> bool:
     """Return whether a server could listen on the port of all these addresses now."""
     for host in hosts:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            # As servers do: a connection that is still closing does not make a port taken.
+            # As servers do it: a port with a connection that is still closing counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
@@ -94,7 +94,7 @@ def load_ports(home: Home) -> Ports | None:
         return Ports(**{k: int(v) for k, v in json.loads(home.ports_file.read_text()).items()})
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{home.ports_file}: not readable as ports ({error}). Remove it to get new ports."
+            f"{home.ports_file}: not readable as ports ({error}). Remove the file to get new ports."
         ) from error
 
 
@@ -111,7 +111,7 @@ def _next_free(name: str, first: int, reserved: ExitStack) -> int:
 
 
 def _reserve(port: int, reserved: ExitStack) -> bool:
-    """Hold a name for the port, in this network namespace and as long as this process lives."""
+    """Hold the port's name in this network namespace until this process ends."""
     name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         name.bind(f"\0nightbench-port-{port}")

@@ -45,7 +45,7 @@ _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 _OTHER_USER = (
     *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
-    # Or the kernel leaves that capability out where a program asks access(2): initdb does.
+    # Otherwise the kernel ignores this capability in access(2), which initdb calls.
     "--securebits=+no_setuid_fixup",
 )
 

@@ -41,7 +41,7 @@ class Service:
 
 def start_ticks(pid: int) -> int | None:
     """Return when a process started, in ticks since boot; None when it is gone or a zombie."""
-    # psutil gives the date instead, which moves when somebody sets the machine's clock.
+    # psutil returns a date, which changes when somebody sets the machine's clock.
     try:
         # The name (field 2) may hold blanks and brackets; the rest follows its last bracket.
         rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -105,7 +105,7 @@ def stop(
     itself = {service.pid: service.start_ticks}
     below = descendants(service.pid)
     _signal(itself, first)
-    # Descendants that the service has not ended get SIGTERM of their own after it is gone.
+    # After the service has ended, its remaining descendants get SIGTERM.
     if not _wait_gone(itself, patience_s) and service.alive():
         with contextlib.suppress(ProcessLookupError):  # it ended in this moment
             os.killpg(service.pid, signal.SIGKILL)
@@ -119,10 +119,10 @@ def stop(
 def leftovers(home: Path, data: Path) -> dict[int, int]:
     """Return the processes that came from this home's services: pid -> start ticks.
 
-    Found by the mark in their environment; jobs on the local nodes, whose logins pass no mark on,
-    by the node's home folder, which is in the state folder. PostgreSQL's backends, which overwrite
-    their environment, by the data directory in which they work. This process and its ancestors are
-    not among them.
+    The mark in their environment identifies them. Jobs on the local nodes, whose logins pass no
+    mark on, are identified by the node's home folder, which is in the state folder. PostgreSQL's
+    backends, which overwrite their environment, are identified by the data directory in which they
+    work. This process and its ancestors are not among them.
     """
     node_homes = f"{home.resolve()}/cluster/"
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -175,7 +175,7 @@ def _signal(processes: Mapping[int, int], number: signal.Signals) -> None:
 
 
 def _end(processes: Mapping[int, int], patience_s: float) -> None:
-    """Send SIGTERM where there is patience, then SIGKILL to those that still run."""
+    """Send SIGTERM and wait `patience_s` (0: skip both), then kill what still runs."""
     if patience_s > 0:
         _signal(processes, signal.SIGTERM)
         if _wait_gone(processes, patience_s):

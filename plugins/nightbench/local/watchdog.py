@@ -43,10 +43,10 @@ def keep(home: Home, services: tuple[str, ...]) -> None:
             pause_s = CHECK_S
             continue
         _log(f"{', '.join(missing)} ended" if missing else "Airflow is unhealthy")
-        # They have had their time: `up` need not wait for them once more.
+        # These services had enough time to answer: `up` need not wait for them again.
         hung = sorted(set.intersection(*unhealthy)) if not missing else []
-        # A process of its own: services started here would stay this one's children, whose
-        # zombies PostgreSQL takes for a living postmaster.
+        # In another process: services started here would stay children of this process, and
+        # PostgreSQL takes a zombie child for a living postmaster.
         words = [*lifecycle.watchdog_command(home), "--once", *hung]
         status = subprocess.run(words, check=False).returncode
         unhealthy = []
@@ -55,7 +55,7 @@ def keep(home: Home, services: tuple[str, ...]) -> None:
 
 
 def _unhealthy(home: Home) -> set[str]:
-    """The services that do not run well; of Airflow's others the API server alone would know."""
+    """Return unhealthy services; only the API server knows the state of Airflow's others."""
     found = {each.name for each in deployment.status(home) if each.state != "running"}
     return {"api-server"} if "api-server" in found else found
 

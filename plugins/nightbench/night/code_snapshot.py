@@ -95,7 +95,7 @@ def _unpack(archive: bytes, digest: str, folder: Path) -> None:
             )
         beside.rename(folder)
     except OSError:
-        # Another process was faster; or there is no room, and then nothing is there.
+        # Another process was faster, or the disk is full and nothing was written.
         if not folder.is_dir():
             raise
     finally:

@@ -86,7 +86,7 @@ def grade(
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    # Without the smallest slowdown, which takes most of the time and affects no verdict.
+    # Skip the smallest slowdown: it takes most of the time and affects no verdict.
     chosen = detector or ChangeDetector(with_smallest=False)
     run, until = plan.run, plan.run.started_at + timedelta(microseconds=1)
     with opened(connect) as warehouse:

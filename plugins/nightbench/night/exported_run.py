@@ -227,7 +227,7 @@ def _take(run: RunSpool, measured: ReturnedCase) -> None:
         record = _record(job, number, repeat)
         store.save_repeat(number, record)
         outcomes.append(RepeatOutcome.from_record(number, record))
-    # There is no launch again for a disturbed one: what is good has to be enough.
+    # A disturbed repeat is not launched again: the good repeats must be enough.
     end = conclude(job, outcomes) or conclude_by_deadline(job, outcomes)
     store.save_outcome(CaseOutcome(end.status, end.reasons, tuple(outcomes)).to_json())
 
@@ -235,7 +235,7 @@ def _take(run: RunSpool, measured: ReturnedCase) -> None:
 def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]:
     nodes = [node.name for node in job.nodes]
     results = repeat.results
-    # A case has one node, whose clock all times are of.
+    # A case has one node, so all times are from one clock.
     clocks = {node: ClockOffset(0.0, 0.0) for node in nodes}
     end = repeat_end(
         nodes,

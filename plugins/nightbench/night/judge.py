@@ -124,7 +124,7 @@ def judge_run(
         metric = plan.policy.metric
         if metric != "throughput":
             changed = []
-        # Alerts on another figure of the same series are those of another suite.
+        # Alerts on another metric of the same series belong to another suite.
         live = [
             alert
             for row in warehouse.alerts.read("continuing_alerts", cluster=cluster)
@@ -256,7 +256,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         measured,
         histories,
         plan.policy,
-        # A ratio to a reference build beside it does not know the node.
+        # A ratio to a reference build on the same node does not depend on the node.
         placed={case_id: nodes for case_id, nodes in placed.items() if case_id not in paired},
     )
     if by_throughput:
@@ -296,7 +296,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
 def _read_cases(
     warehouse: Warehouse, run: Run, judged_by: MetricInfo
 ) -> tuple[dict[str, PlannedCase], dict[str, MeasuredCase]]:
-    """Return what is planned and not left out, and what was measured of it, by case_id.
+    """Return planned cases that were not left out, and their measurements, by case_id.
 
     Raises:
         UserError: the run was never loaded.

@@ -135,7 +135,7 @@ def _case(
 
 
 def _outcome(store: CaseStore) -> CaseOutcome:
-    """Return how a case ended; it failed where its file is damaged, or was never written."""
+    """Return how a case ended; it failed if its file is damaged or missing."""
     try:
         with of_this_version(store.folder / "outcome.json"):
             if (outcome := store.outcome()) is not None:

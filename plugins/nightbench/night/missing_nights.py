@@ -175,7 +175,7 @@ def _nights_of(
         for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
         if row["scheduled_at"] not in stored
     }
-    # A stored expectation holds, also when the file has changed since.
+    # A stored expected night stays, even if the file has changed since.
     expected = {night.scheduled_at: night for night in expected_nights(timetable, earliest, now)}
     expected |= {at: _night(row) for at, row in stored.items()}
     if not expected:
@@ -232,7 +232,7 @@ def _runs(
             planned, without = _lacks(folder)
         except SpoolError as error:
             # One damaged file must not block the alerts of all suites.
-            log.error("what run %s lacks cannot be read: %s", folder.run_id, error)
+            log.error("missing cases of run %s cannot be read: %s", folder.run_id, error)
             run = known or NightRun(folder.run_id, started_at)
             runs[folder.run_id] = replace(run, problem=str(error))
             continue
@@ -368,6 +368,6 @@ def require_delivered(checked: DeadlineCheck) -> None:
     """
     if checked.refusals:
         raise UserError(
-            f"No channel accepted the message: {'; '.join(checked.refusals)}. The missing nights "
-            "are stored; the next check sends the message again."
+            f"No channel accepted {'. Nor '.join(checked.refusals)}. The missing nights are "
+            "stored; the next check sends the message again."
         )

@@ -65,14 +65,14 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
     found: dict[str, list[CaseHistory]] = {}
     errors = ItemErrors()
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        with errors.of(f"estimates from {run.run_id}"), of_this_version(run.folder):
+        with errors.of(f"no estimates from {run.run_id}"), of_this_version(run.folder):
             for case_id, trial in list(_trials(run, cluster)):
                 found.setdefault(case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}
 
 
 def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
-    """Yield what the cases of one run took; nothing where it ran on another cluster."""
+    """Yield the durations of a run's cases; none if it ran on another cluster."""
     document = run.run() or {}
     if document.get("cluster") != cluster:
         return
@@ -273,7 +273,7 @@ def plan_run(
         raise UserError(
             f"suite {suite.name}: found {len(plan.jobs):,} cases to measure; expected "
             f"{most_cases:,} at most, Airflow's limit of tasks in one run ([core] "
-            "max_map_length). Raise it for all of Airflow's processes, or select fewer cases"
+            "max_map_length). Raise the limit for all of Airflow's processes, or select fewer cases"
         )
     folder = store_plan(plan, spool)
     keep_code(folder, catalog.code_digest)
@@ -283,7 +283,7 @@ def plan_run(
         with opened(connect) as warehouse:
             warehouse.runs.plan(plan.run, [case.planned for case in plan.cases], cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
-        # The run is measured all the same: the ingest stores the plan with its results.
+        # The run is still measured: the ingest stores the plan with its results.
         log.warning("The plan waits in the spool: %s", error)
     return [job.case.case_id for job in plan.jobs]
 

@@ -130,7 +130,7 @@ def paired_cases(
         detector = ChangeDetector(with_smallest=False)
         judged = detector.judge(machine_before, machine_now, policy)
         if judged.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED):
-            # What the nodes' control measurements did is said of the machine as of any series.
+            # The nodes' control measurements count for this series as for any other.
             for controls in controls_of_cases(warehouse.causes, run, [case_id]).values():
                 with_controls = ChangeDetector(controls=controls, with_smallest=False)
                 judged = with_controls.judge(machine_before, machine_now, policy)

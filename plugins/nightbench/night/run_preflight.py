@@ -153,7 +153,7 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
 def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> dict[str, Any]:
     """Examine the nodes of a planned run and place its cases around the unhealthy ones.
 
-    Orphans of Nightbench are ended first.
+    Orphaned processes of Nightbench are ended first.
 
     Returns:
         For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or
@@ -164,14 +164,14 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
         examined = _examine(run, cluster, open_targets)
         health = asyncio.run(asyncio.wait_for(examined, EXAMINE_LIMIT_S))
     except TimeoutError:
-        # The task's own limit would fail it, and with it every case.
+        # Without this limit, the task's own timeout would fail all cases.
         log.error("The nodes could not be examined within %.0f s", EXAMINE_LIMIT_S)
         return {"problem": f"the nodes could not be examined within {EXAMINE_LIMIT_S:.0f} s"}
     except UserError as error:
         # Each case meets the same problem and reports it.
         log.error("The nodes could not be examined: %s", error)
         return {"problem": str(error)}
-    except Exception as defect:  # Over an unforeseen answer of one node: it costs no night.
+    except Exception as defect:  # An unexpected answer of one node must not end the night.
         log.exception("The nodes could not be examined")
         return {"problem": f"a defect of Nightbench; see the log of this task: {defect!r}"}
     _log_findings(health)

@@ -148,7 +148,7 @@ def find_shared(
             now = left[case_id], beside[case_id]
             found.append(_without_release(rows[case_id], verdict, *now))
         elif verdict.kind in CHANGES:
-            # By how much a member moved may differ; what began on another night is its own.
+            # Members may change by different amounts, but not from another night on.
             kind, since = left[case_id].kind, left[case_id].since
             if kind is verdict.kind and not any(
                 since and abs((since.date() - each.since).days) <= APART for each in mine[case_id]
@@ -262,7 +262,7 @@ def _row(
     past = nights_before(run, history)
     nights = segment(past, tonight)
     if len(nights) < TAIL:
-        # New hardware or a new driver: what came before shows what it moved.
+        # New hardware or a new driver: the nights before show which series it changed.
         nights = [*segment_before(past, nights, tonight), *nights]
     case = planned.case
     factors = {

@@ -262,8 +262,8 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
         request_confirmations(connection, plan)
     except WarehouseUnavailable:
         raise
-    except Exception:  # An unforeseen file of another night must not silence an alert.
-        log.exception("some suspects of run %s were not measured again", plan.run.run_id)
+    except Exception:  # An unexpected file of another night must not stop an alert.
+        log.exception("some suspects of run %s will not be measured again", plan.run.run_id)
 
 
 def request_confirmations(connection: Connection, plan: RunPlan) -> None:
@@ -358,7 +358,7 @@ def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
 
 
 def _has_two_builds(suspect: SuspectedRegression) -> bool | None:
-    """Return whether two builds are measured; None: nothing can be, and it ends with the reason."""
+    """Return whether two builds are measured; None if nothing can be measured."""
     try:
         # Wheels are compared when they are measured: reading them takes
         # long, and the lock of the cluster's alerts is held here.

@@ -36,8 +36,8 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
         yield warn(
             "governor",
             ", ".join(found),
-            "performance: other governors let results depend on the CPU clock's changes",
-            advice.format("performance") + "; or accept it with health.governor",
+            "performance: with other governors, results depend on changes of the CPU clock",
+            advice.format("performance") + "; or accept the found governor with health.governor",
         )
 
 
@@ -57,7 +57,7 @@ def gpus(
             problem,
             "nvidia-smi answers" if wants else "no GPU is used on this cluster",
             "load the driver (`nvidia-smi` on the node, `dmesg | grep -i nvrm`); after an update "
-            "of the driver reboot",
+            "of the driver, reboot",
         )
     yield from _count(have, cluster, node, is_known=bool(problem))
     for gpu in have if wants else ():
@@ -104,7 +104,7 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
     (
         FindingLevel.FAIL, "memory", lambda gpu: gpu["ecc_uncorrected"],
         "{ecc_uncorrected} uncorrected ECC errors since the driver was loaded", "none",
-        "reset the GPU (`nvidia-smi --gpu-reset`) or reboot; have it replaced if they return",
+        "reset the GPU (`nvidia-smi --gpu-reset`) or reboot; replace it if errors return",
     ),
     (
         FindingLevel.FAIL, "memory", lambda gpu: gpu["remapped_rows_pending"],
@@ -149,7 +149,7 @@ _FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str
         lambda gpu: None not in (width := (gpu["pcie_width"], gpu["pcie_width_max"]))
         and width[0] < width[1],
         "{pcie_width} lanes", "{pcie_width_max} lanes",
-        "reseat the card; compare with `nvidia-smi -q -d PCIE` under load",
+        "reseat the card; check the lanes under load with `nvidia-smi -q -d PCIE`",
     ),
 )  # fmt: skip
 """Level, subject, when a GPU has the fault, what is found and what is expected of it, advice."""
@@ -206,7 +206,7 @@ def _version(text: str) -> tuple[int, ...]:
 def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]:
     """The interface of the frameworks' traffic: there, up, and as fast as the YAML wants."""
     if (node.interface or "").startswith("lo"):
-        return  # within one machine: there is no link
+        return  # within one machine there is no link
     by_name = {link["name"]: link for link in document["links"]}
     if node.interface and node.interface not in by_name:
         have = ", ".join(sorted(by_name)) or "none"

@@ -90,7 +90,7 @@ def _job_root(given: _CheckInput) -> Iterator[Finding]:
             "job_root",
             f"{_size(free)} free of {_size(disk['total_bytes'])}",
             f"{_size(JOB_ROOT_BYTES)} for logs and results of jobs in {job_root['path']}",
-            "make room there, or move environments.job_root to another disk; "
+            "make room on this disk, or move environments.job_root to another disk; "
             f"`nightbench clean -c {given.cluster.name}` removes old jobs",
         )
 
@@ -116,7 +116,7 @@ def _disk(given: _CheckInput) -> Iterator[Finding]:
             "quota",
             f"{_size(left)} left of {_size(quota['limit_bytes'])}",
             expected,
-            "request a larger quota, or move environments.root to a file system without one",
+            "request a larger quota, or move environments.root to a file system without a quota",
         )
     inodes = disk["inodes_free"]
     if inodes is not None and inodes < FEW_INODES:
@@ -139,8 +139,8 @@ def _shm(given: _CheckInput) -> Iterator[Finding]:
         yield warn(
             "/dev/shm",
             f"{_size(free)} free",
-            f"{_size(LITTLE_SHM_BYTES)}: collectives and data loaders share memory there",
-            "remount it with a larger size; start a container with --shm-size=1g or --ipc=host",
+            f"{_size(LITTLE_SHM_BYTES)}: collectives and data loaders use shared memory",
+            "remount it with a larger size, or start a container with --shm-size=1g or --ipc=host",
         )
 
 
@@ -152,7 +152,7 @@ def _memory(given: _CheckInput) -> Iterator[Finding]:
             "memory",
             f"{_size(available)} of {_size(total)} available",
             f"{LITTLE_MEMORY:.0%} or more",
-            "end the process that uses it; `ps aux --sort -rss` on the node shows it",
+            "end the process that uses most: `ps aux --sort -rss` on the node shows it first",
         )
     if memory["swap_used_bytes"] > total * MUCH_SWAP:
         yield warn(
@@ -184,7 +184,7 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
     if allocation["pam_slurm"] and not allocation["slurm_job"]:
         yield warn(
             "Slurm",
-            "sshd admits only users with an allocation on the node (pam_slurm), and this user has "
+            "sshd admits only users with an allocation on the node (pam_slurm), and this login has "
             "none",
             "a login that remains possible all night",
             "keep an allocation on the nodes for the night (`salloc --no-shell`), or have the "
@@ -194,7 +194,7 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
 
 def _limits(given: _CheckInput) -> Iterator[Finding]:
     limits = given.document["limits"]
-    raise_it = "raise it in /etc/security/limits.d (sshd must use PAM), then log in again"
+    raise_it = "raise the limit in /etc/security/limits.d (sshd must use PAM), then log in again"
     memlock = limits["memlock_bytes"]
     if memlock is not None and memlock < LITTLE_MEMLOCK_BYTES:
         links = [link["name"] for link in given.document["links"]]
@@ -277,15 +277,15 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"{_duration(error)} {side} the controller's clock",
             f"{_duration(limit)} at most (health.max_clock_error)",
-            f"{fix}. Results are correct even without it, because durations use monotonic clocks "
-            "and dates come from the controller. Logs and files of the node have wrong dates",
+            f"{fix}. Results are correct all the same: durations come from monotonic clocks, and "
+            "dates come from the controller. Logs and files of the node have wrong dates",
         )
     elif clock["synchronised"] is False:
         yield warn(
             "clock",
-            f"it is not synchronised (according to {clock['source'] or 'the node'})",
+            f"the clock is not synchronised (according to {clock['source'] or 'the node'})",
             "NTP",
-            f"{fix}. Results are correct even without it",
+            f"{fix}. Results are correct all the same",
         )
 
 
@@ -318,7 +318,7 @@ def _foreign(given: _CheckInput) -> Iterator[Finding]:
 def _busiest_processes(processes: Sequence[Mapping[str, Any]]) -> str:
     busiest = sorted(processes, key=lambda p: -(p["cpu_share"] or 0.0))[:3]
     said = [
-        f"{(p['command'] or 'a process')[:NAMED_BY]} of {p['user'] or '?'} (pid {p['pid']})"
+        f"{(p['command'] or 'a process')[:NAMED_BY]} of user {p['user'] or '?'} (pid {p['pid']})"
         for p in busiest
     ]
     return f": {', '.join(said)}" if said else ""

@@ -66,11 +66,11 @@ def pod_findings(
         yield info(
             "images",
             f"none for {', '.join(without)}",
-            "an image for each line of the cluster (kubernetes.images)",
+            "an image for each line that runs on the cluster (kubernetes.images)",
             "cases of these lines are unavailable: name an image, or leave the lines out",
         )
     version = tuple(map(int, re.findall(r"\d+", api["version"])[:2]))
-    # A server that was built without its version says 0.0.
+    # A server that was built without a version reports 0.0.
     if (0, 0) < version < OLDEST:
         yield warn("version", api["version"], "1.20 or newer", "upgrade the API server")
     else:

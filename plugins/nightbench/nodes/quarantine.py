@@ -132,10 +132,10 @@ def _state_after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> No
     if event.kind == CLEAN and state.quarantined and not by_person:
         return _without_faults(_changed(state, OK, event))
     if state.quarantined:
-        # A case that succeeds was placed before: only a preflight releases the node.
+        # A successful case was placed earlier; only a preflight releases the node.
         return state
-    # A clean preflight does not cancel the fault of a case: a node with clean preflights on which
-    # cases fail would otherwise never be left out.
+    # A clean preflight does not cancel the fault of a case. Otherwise a node on which cases fail
+    # would never be left out if its preflights are clean.
     cancels_faults = event.kind == WORKED or state.last_fault == PREFLIGHT
     return _without_faults(state) if cancels_faults else state
 

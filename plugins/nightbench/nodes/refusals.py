@@ -56,7 +56,7 @@ _KINDS = {
     ReasonCode.NODE_UNREACHABLE: (
         "reach",
         "the node answers",
-        "check that the node and sshd run, and that firewall and jump host allow it",
+        "check that the node and sshd run, and that firewall and jump host allow SSH",
     ),
     ReasonCode.DISK_FULL: (
         "disk",
@@ -95,18 +95,18 @@ def of_root(said: str, root: str, key: str = "root") -> Finding:
     """The finding for a folder that cannot be used, by what was said of it."""
     lowered = said.lower()
     if "read-only" in lowered:
-        advice = "remount it writable (after a disk error, see `dmesg`), or move the root"
+        advice = "remount the disk writable (after an error, see `dmesg`), or move the root"
     elif "noexec" in lowered:
-        advice = "mount it without noexec, or move the root"
+        advice = "mount the file system without noexec, or move the root"
     elif "permission" in lowered:
-        advice = "create it for the node's user (`install -d -o USER ROOT`), or move the root"
+        advice = "make the folder for the node's user (`install -d -o USER ROOT`), or move the root"
     elif "space" in lowered or "quota" in lowered:
-        advice = "make room or raise the quota there, or move the root"
+        advice = "make room on the disk or raise the quota, or move the root"
     else:
         advice = "check the folder on the node"
     return fail(
         key,
         said,
-        f"{root} can be written" + (" and programs run there" if key == "root" else ""),
+        f"{root} can be written" + (" and programs in it can run" if key == "root" else ""),
         f"{advice} (environments.{key} in the cluster's YAML)",
     )

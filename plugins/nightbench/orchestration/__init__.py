@@ -10,8 +10,8 @@ import sys
 
 from nightbench.config.airflow_provider import SECTION, SETTINGS, variable
 
-# Whatever a process of Airflow imports first of this package, it has the settings from then on;
-# so have the processes that it starts. The command imports this package too, and not Airflow.
+# An Airflow process has these settings after its first import from this package. Processes that
+# it starts have them, too. The command imports this package as well, but not Airflow.
 if "airflow.configuration" in sys.modules:
     from airflow.configuration import conf
 

@@ -194,8 +194,8 @@ def _warehouse() -> Examined:
             (now,) = cursor.fetchone() or (None,)
         apart = abs((datetime.now(UTC) - now).total_seconds())
         if apart > CLOCKS_S:
-            raise UserError(f"its clock and this host's clock differ by {apart:.0f} s")
-        return "tables and views of this version, and the right time"
+            raise UserError(f"its clock and this host's differ by {apart:.0f} s: set them")
+        return "tables and views of this version; its clock agrees with this host's"
 
     return _examined("warehouse", ask)
 
@@ -205,7 +205,7 @@ def _load() -> str:
 
     with opened(partial(connect, WAREHOUSE)) as warehouse:
         warehouse.runs.rehearse()
-    return "a test load succeeded and was rolled back"
+    return "a load can begin; the test load was rolled back"
 
 
 def _read() -> str:
@@ -314,7 +314,7 @@ def _parsed() -> tuple[set[str], list[str]]:
 
 
 def _examined(subject: str, ask: Callable[[], str]) -> Examined:
-    """What an attempt answers; its error says what to do."""
+    """Return the result of an attempt; its error says what to do."""
     try:
         return Examined(subject, "ok", ask())
     except (UserError, OSError) as error:

@@ -176,7 +176,7 @@ def channel_url(conn_id: str) -> str:
 
 
 def _slack(conn_id: str, connection: PlainConnection) -> str:
-    """As Airflow's SlackWebhookHook reads it: the token is the password, or a whole URL is."""
+    """As Airflow's SlackWebhookHook reads it: the password is the token or the whole URL."""
     token = (connection.password or "").strip().strip("/")
     if not token:
         raise UserError(f"connection {conn_id}: found no token in its password; {_CHANNELS}")
@@ -184,7 +184,7 @@ def _slack(conn_id: str, connection: PlainConnection) -> str:
 
 
 def _mail(conn_id: str, connection: PlainConnection) -> str:
-    """As Airflow's SmtpHook reads it, with the recipients in `to_email`, which it leaves out."""
+    """As Airflow's SmtpHook reads it, plus the recipients in `to_email`."""
     extra = connection.extra
     sender, to = extra.get("from_email"), extra.get("to_email")
     if isinstance(to, list):

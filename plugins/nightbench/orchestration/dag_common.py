@@ -59,7 +59,7 @@ def our_dag(
 ) -> DAG:
     """A DAG with our defaults: one run at a time, and none for what it missed.
 
-    `defaults` of its tasks add to `DEFAULTS`, `more` are arguments of `DAG`.
+    `defaults` of its tasks add to `DEFAULTS` or replace them, `more` are arguments of `DAG`.
 
     Airflow checks a run's values at the start of every task, against the form of that moment. In a
     task the form has no choices, so that a run continues if its suite was removed or broken.
@@ -82,7 +82,7 @@ def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Pa
     found: dict[str, Param] = {}
     for name, field in options_of(request).items():
         schema = {**schemas[name], "description": field.description}
-        # None is what an empty field of a form has, also where several names may stand.
+        # An empty field of a form is None, also if the field takes several names.
         if either := schema.pop("anyOf", None):
             (kind,) = (each for each in either if each["type"] != "null")
             schema |= {**kind, "type": ["null", kind["type"]]}
@@ -148,7 +148,7 @@ def triggering_run_ids(context: Mapping[str, Any]) -> list[str]:
         run_id
         for events in (context.get("triggering_asset_events") or {}).values()
         for event in events
-        # An event that a person made may name none.
+        # An event that a user created may have no run_ids.
         for run_id in (event.extra or {}).get("run_ids", [])
     ]
     return list(dict.fromkeys(found))
@@ -164,7 +164,7 @@ def dag_run_state(context: Mapping[str, Any]) -> Callable[[str, str], str | None
 
     def ask(dag_id: str, dag_run_id: str) -> str | None:
         try:
-            # An enumeration, in spite of its annotation: its text is the value's name.
+            # The value may be an enumeration member, although it is annotated as str.
             return str(DagRunState(context["ti"].get_dagrun_state(dag_id, dag_run_id)).value)
         except AirflowRuntimeError as error:
             log.info("Airflow does not know DAG run %s of %s: %s", dag_run_id, dag_id, error)

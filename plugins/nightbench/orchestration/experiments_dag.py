@@ -73,7 +73,7 @@ def experiments_dag() -> DAG:
         max_active_runs=len(find_clusters(locations.dags_folder())) + SPARE_RUNS,
         dagrun_timeout=TIMEOUT,
         params=_form(),
-        # It measures only what a person or a night has requested; paused, messages would wait.
+        # The DAG measures only what users and nights request. Paused, it would delay messages.
         is_paused_upon_creation=False,
         description="Measures requested comparisons, bisects and confirmations",
         doc_md=DOC,
@@ -86,7 +86,7 @@ def experiments_dag() -> DAG:
 def _form() -> dict[str, Param]:
     suites = suite_names(locations.dags_folder())
     clusters = list(find_clusters(locations.dags_folder()))
-    # All may stay empty: a schedule requests nothing.
+    # All fields may be empty, because a scheduled run requests nothing.
     text = {"type": ["null", "string"]}
     compare = form(
         CompareRequest,
@@ -124,7 +124,7 @@ def measure(**context: Any) -> list[dict[str, Any]]:
 
 
 def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
-    """Put the form's request into the queue; the number that it has if a retry does so again."""
+    """Put the form's request into the queue and return its number; a retry gets the same number."""
     from nightbench.spool import open_spool
     from nightbench.warehouse import MoveRefused
     from nightbench.warehouse.experiments import ExperimentDesk
@@ -171,15 +171,15 @@ def _measure_queue(
         state, yields = _measure(experiment, gap, last_try=last_try)
         ended.append({"name": experiment.name, "state": state})
         if state == "queued" and not yields:
-            put_back.add(experiment.name)  # It would be the next one again.
-        # The next task sends the message of this night: it waits for no other experiment.
+            put_back.add(experiment.name)  # Otherwise it would be taken again at once.
+        # The next task sends this night's message, which waits for no other experiment.
         if experiment.priority == NIGHT:
             night = night or experiment.run_id
     return ended
 
 
 def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, bool]:
-    """Measure an experiment, store how it ended, and return its state; and whether it yields."""
+    """Measure an experiment and store its end; return its state, and whether it yields."""
     from nightbench.experiments.confirm import MeasuredElsewhere
     from nightbench.experiments.measuring import MEASURES, failed
     from nightbench.experiments.record import Ended, ExperimentRecord
@@ -248,7 +248,7 @@ def send_messages() -> list[str]:
         raise AirflowException("\n".join(f"{run}: {error}" for run, error in errors.items()))
     with user_errors_fail_task():
         waiting = runs_to_notify(connect)
-    # A snoozed alert waits longer: verdicts are published for what was sent.
+    # The message of a snoozed alert still waits: publish verdicts only for sent messages.
     if not (sent := [run_id for run_id in run_ids if run_id not in waiting]):
         raise AirflowSkipException("the messages wait for another measurement")
     return sent

@@ -105,7 +105,7 @@ class GangTrigger(BaseTrigger):
             yield TaskFailedEvent()
             return
         except Exception as defect:
-            # Unforeseen: the case keeps it as its reason, Airflow the rest.
+            # A defect: the case stores it as its reason, and Airflow logs the traceback.
             if self.last_try:
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason_of_defect(defect)])
             raise
@@ -135,7 +135,7 @@ class GangTrigger(BaseTrigger):
 
         store = self._store()
         if self._epoch is not None and await asyncio.to_thread(store.epoch) > self._epoch:
-            # Airflow cancels as for a user, too, if it gave the trigger away after a silence.
+            # Airflow also cancels this way if it gave the trigger to another triggerer.
             self.log.warning("%s: another triggerer controls its gang", self.case_id)
             return
         by_whom = "by a user in Airflow"
@@ -144,16 +144,16 @@ class GangTrigger(BaseTrigger):
                 planned, targets = await self._look_up()
                 report = await cancel(planned.job, targets, by_whom, store)
             killed = sum(len(pids) for pids in report.killed.values())
-            self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
+            self.log.info("%s cancelled; %d processes were ended", self.case_id, killed)
         except (UserError, TimeoutError) as error:
-            # A node that is away ends its gang by its lease.
+            # A node that does not answer ends its processes when the lease expires.
             self.log.error("%s: %s", self.case_id, str(error) or f"not ended within {END_S:.0f} s")
         finally:
             reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
 
     async def _control_in_own_task(self, store: CaseStore) -> CaseOutcome:
-        """Control the gang in its own task: Airflow's message of a cancellation reaches this one.
+        """Control the gang in its own task, so that Airflow's cancel message reaches this one.
 
         Without the message, which `asyncio.gather` may lose, Airflow does not call `on_kill`.
         """
@@ -189,7 +189,7 @@ class GangTrigger(BaseTrigger):
             try:
                 await cancel(planned.job, targets, f"not measured within {limit}")
             finally:
-                # Also where a node is away: its gang ends with its lease.
+                # Also if a node does not answer: its processes end when the lease expires.
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason])
             return CaseOutcome(CaseStatus.FAILED, (reason,))
         except Superseded as error:
@@ -210,7 +210,7 @@ class GangTrigger(BaseTrigger):
         return await self._control(store)
 
     async def _outcome_of_another(self, store: CaseStore) -> dict[str, Any] | None:
-        """The outcome that another controller brings; None where it has fallen silent."""
+        """Return the outcome from another controller; None if it no longer answers."""
         last, changed_s = await asyncio.to_thread(store.progress), time.monotonic()
         while (known := await asyncio.to_thread(store.outcome)) is None:
             await asyncio.sleep(POLL_S)
@@ -242,7 +242,7 @@ class GangTrigger(BaseTrigger):
         return planned, await ssh_targets_async(planned.cluster, self.project)
 
     async def _shipment(self, planned: PlannedJob) -> Shipment | None:
-        """Return what a new pod needs; None where nodes are machines, which are prepared."""
+        """Return the files for a new pod; None if nodes are machines, which are prepared."""
         from nightbench.config.clusters import on_this_machine
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.spool import open_spool

@@ -74,7 +74,7 @@ class PlanOperator(BaseOperator):
             except TooLateForNight as error:
                 if request.run_kind is not RunKind.NIGHTLY:
                     raise
-                # Airflow makes up for a missed night when a DAG is unpaused: by day, mostly.
+                # After a DAG is unpaused, Airflow starts its last missed run, usually by day.
                 self.log.warning("%s", error)
                 raise AirflowSkipException(str(error)) from None
         if begin is not None:
@@ -101,7 +101,7 @@ class PlanOperator(BaseOperator):
         return RunRequest(self.suite, run_kind=kind)
 
     def _is_new(self, context: Context) -> bool:
-        """Whether this is a new run: a retry goes on with the same, a clear begins another."""
+        """Return whether this is a new run: a retry continues its run, a clear begins a new one."""
         from nightbench.spool import open_spool
 
         dag_run = context["dag_run"]
@@ -220,7 +220,7 @@ class GangOperator(BaseOperator):
             if state.generation > 0:
                 planned = job_after_clear(run, planned, datetime.now(UTC))
             elif store.job() is None:
-                # A retry goes on where its repeats are; a person who clears means these nodes.
+                # A retry continues where its repeats are; a user who clears wants these nodes.
                 planned = place_around_unhealthy(run, planned)
             self._leave_out_if_late(planned.job, store)
             store.save_job(planned.job.to_json())
@@ -231,7 +231,7 @@ class GangOperator(BaseOperator):
         except AirflowException:
             raise
         except Exception as defect:
-            # Unforeseen: the case keeps it as its reason, Airflow the rest.
+            # A defect: the case stores it as its reason, and Airflow logs the traceback.
             if is_last_try(context):
                 self._delete_pods(planned)
                 store.end(CaseStatus.FAILED, [reason_of_defect(defect)])
@@ -276,7 +276,7 @@ class GangOperator(BaseOperator):
         """End a case that the night has no room for any more before its nodes are touched."""
         from nightbench.gang.decisions import is_too_late
 
-        # A case that has begun is ended by its gang, which knows what its repeats took.
+        # A case that has begun is ended by its gang, which knows how long repeats take.
         if job.deadline is None or store.repeats() or not is_too_late(job, (), datetime.now(UTC)):
             return
         usual = job.expected_repeat_s
@@ -355,6 +355,6 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     span = open_now(planned.cluster, now)
     job = dataclasses.replace(planned.job, deadline=span.end if span else None)
     changed = dataclasses.replace(planned, job=job)
-    # The triggerer reads it as well.
+    # Stored, because the triggerer reads the same job.
     save_job(run, changed, generation=job.generation)
     return changed

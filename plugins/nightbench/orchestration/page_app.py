@@ -60,7 +60,7 @@ def open_acceptances() -> list[dict[str, Any]]:
         try:
             cluster = cluster_of(name, catalog)
         except UserError as error:
-            # Of one whose file is wrong `nightbench validate` says so; the others are shown.
+            # `nightbench validate` reports a wrong file; the other clusters are shown.
             log.warning("cluster %s: %s", name, error)
             continue
         with closing(connect(WAREHOUSE_READER)) as connection:
@@ -124,7 +124,7 @@ def _access() -> PageAccess:
         requires_access_dag,
     )
 
-    # By name: else Airflow takes the DAG from the address, which the request's sender writes.
+    # With a fixed name: otherwise Airflow takes the DAG from the URL, which the client chooses.
     trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
 
     def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008 - how FastAPI injects
@@ -132,7 +132,7 @@ def _access() -> PageAccess:
             trigger(request, user)
         except HTTPException:
             return PageUser(user.get_name(), may_change=False)
-        # As `approve` asks it, which is no function to call in every Airflow.
+        # The same question as `approve` below, which not every Airflow lets us call as a function.
         may_approve = get_auth_manager().is_authorized_connection(method="GET", user=user)
         return PageUser(user.get_name(), may_change=True, may_approve=may_approve)
 
@@ -140,7 +140,7 @@ def _access() -> PageAccess:
         reader=requires_access_dag("GET", DagAccessEntity.RUN),
         trigger=trigger,
         user=page_user,
-        # By Airflow's simple auth manager an op, who could change what runs on the nodes anyway.
+        # In the simple auth manager: the role op, which can change what runs on the nodes anyway.
         approve=requires_access_connection("GET"),
         logs=requires_access_dag("GET", DagAccessEntity.TASK_LOGS),
     )

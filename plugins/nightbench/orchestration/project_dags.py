@@ -17,7 +17,7 @@ def project_dags(project: Path) -> dict[str, DAG]:
     """The DAGs by dag_id of the folder with `suites/` and `clusters/`.
 
     The process that has parsed the DAG file, and what it starts, takes this project's suites,
-    clusters, lines and workloads. A task of a versioned bundle those of its own version.
+    clusters, lines and workloads. A task of a versioned bundle takes those of its own version.
     """
     os.environ[variable("dags")] = str(project)
     dags = [

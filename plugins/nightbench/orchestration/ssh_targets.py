@@ -142,7 +142,7 @@ def _usable(known: Known, conn_id: str) -> PlainConnection:
 
 @dataclass(frozen=True)
 class _Endpoint:
-    """A node or a jump host on the way to it, before its Connection is known."""
+    """A node or one of its jump hosts, before its Connection is known."""
 
     cluster: Cluster
     node: str

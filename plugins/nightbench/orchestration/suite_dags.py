@@ -129,8 +129,8 @@ def on_demand_dag() -> DAG:
         doc_md=problems + ON_DEMAND_DOC,
         params=_form(offered, problems if not names else ""),
         is_paused_upon_creation=False,
-        # A form may choose any cluster, and this number cannot follow: where the chosen one takes
-        # fewer at once, the locks of its nodes let the others wait.
+        # A form may choose any cluster, but this number is fixed: if the chosen cluster takes
+        # fewer cases at once, the other cases wait for the locks of its nodes.
         at_once=max(parallel_cases(locations.dags_folder()).values(), default=1),
     )
 
@@ -180,8 +180,8 @@ def suite_dag(
 ) -> DAG:
     """A DAG that plans a run, examines the nodes, measures and ingests; `more` as `our_dag` has it.
 
-    Without a suite the form says which. Locks of nodes keep cases apart that share nodes and may be
-    measured at once.
+    Without a suite the form says which. Several cases may be measured at once; the locks of the
+    nodes keep those apart that share nodes.
     """
     with our_dag(
         dag_id,
@@ -204,11 +204,11 @@ def suite_dag(
             execution_timeout=PREPARE_TIMEOUT,
             doc_md="One task for each case; its log shows the progress of the case's processes.",
         ).expand_kwargs(planned)
-        # A task that takes another's output is typed by the value, not by the reference to it.
+        # The annotation of a task's argument is the type of the value, not of the reference.
         preflight(planned) >> measured  # type: ignore[arg-type] # mapped tasks have no type
         paired, loaded = reference(), ingest()
-        # The run fails where a case failed, although the ingest loaded all that came back. What
-        # the night had no room for is skipped, and no failure.
+        # The run fails if a case failed, although all results were loaded. A case that
+        # did not fit into the night is skipped and is no failure.
         all_measured = EmptyOperator(task_id="all_measured", trigger_rule="none_failed")
         measured >> paired >> loaded >> all_measured
         measured >> loaded
@@ -218,7 +218,7 @@ def suite_dag(
 
 @task(
     execution_timeout=timedelta(minutes=20),
-    doc_md="Ends orphaned processes, checks the nodes, and leaves unhealthy nodes out.",
+    doc_md="Ends Nightbench's orphaned processes, checks nodes, leaves unhealthy nodes out.",
 )
 def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     """Examine the run's nodes and place its cases around unhealthy ones."""
@@ -274,7 +274,7 @@ def reference(**context: Any) -> dict[str, int]:
 @task(
     trigger_rule="all_done",
     outlets=[MEDIANS],
-    # Half an hour in all: a warehouse that is restarted or failed over is back by then.
+    # Half an hour in total: after a restart or failover the warehouse answers again by then.
     retries=5,
     retry_delay=timedelta(minutes=1),
     retry_exponential_backoff=2.0,
@@ -286,8 +286,8 @@ def ingest(**context: Any) -> dict[str, Any]:
     from nightbench.orchestration.metrics import count_loaded
     from nightbench.spool import open_spool
 
-    # Asked for here, not as an argument: one that a refused plan never gave is an error there,
-    # which would be tried again for half an hour.
+    # Read here, not as an argument: if the plan was refused, a missing argument is an error,
+    # and Airflow would retry the task for half an hour.
     nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     if not nightbench_run:
         raise AirflowSkipException("nothing was planned, so there is nothing to load")

@@ -80,7 +80,7 @@ def upkeep_dag() -> DAG:
                 title="Days to keep step times in the warehouse",
                 description="By whole months. Medians, repeats and verdicts are always kept.",
             ),
-            # In an Airflow with other DAGs the logs are those of all of them.
+            # If Airflow has other DAGs, their logs are removed, too.
             "log_days": optional(
                 "integer",
                 "Days to keep task logs",
@@ -97,7 +97,7 @@ def upkeep_dag() -> DAG:
                 examples=clusters,
             ),
         },
-        # It measures nothing; paused, a missing night would go unnoticed.
+        # The DAG measures nothing. If it were paused, nobody would notice a missing night.
         is_paused_upon_creation=False,
         description="Reports missing nights; daily removes old data and sends unsent messages",
         doc_md=DOC,
@@ -173,7 +173,7 @@ def expire_files(**context: Any) -> dict[str, int]:
     expired = expire_logs(logs, log_days) if log_days else 0
     with user_errors_fail_task():
         now = datetime.now(UTC)
-        # What a comparison fetched of those that were sent is a staged wheel of its own.
+        # Uploads may go: a comparison keeps its own staged copy of each wheel that it uses.
         wheels = [*remove_unused_wheels(spool, now), *spool.uploads.expire(now - UNUSED)]
     for wheel in wheels:
         log.info("removed %s, which no run has used for a long time", wheel)

@@ -56,7 +56,7 @@ def verdicts_dag() -> DAG:
         params={
             "run_ids": optional_names("Runs", "Runs for new verdicts; empty: newly loaded runs.")
         },
-        # It only ever runs when something was loaded: paused it would leave runs without verdicts.
+        # The DAG runs only after a load. If it were paused, runs would have no verdicts.
         is_paused_upon_creation=False,
         description="Gives each case a verdict, sends alerts, writes reports and the public site",
         doc_md=DOC,
@@ -64,7 +64,7 @@ def verdicts_dag() -> DAG:
     ) as dag:
         judged = judge.expand(loaded=loaded_runs())
         judged >> request_confirmations()
-        # The run's state says whether each was judged, and its message taken by a channel.
+        # The DAG run's state shows whether all runs were judged and all messages were accepted.
         judged >> publish()
     return dag
 

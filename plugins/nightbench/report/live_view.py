@@ -217,7 +217,7 @@ class LiveView:
             if each.case_id not in self._announced:
                 self._announced.add(each.case_id)
                 said = each.words()
-                # Only the checks say whether what was measured is good: the results show it.
+                # Only the checks decide whether a measurement is good; the results show this.
                 status = "measured; not checked yet" if each.status == "ok" else each.status
                 if not said.startswith(status):
                     said = f"{status}: {said}" if said else status

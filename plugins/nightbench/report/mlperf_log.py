@@ -77,7 +77,7 @@ def _ms(at: Any) -> int:
 
 
 def _first(row: Row) -> int:
-    """Milliseconds from the launch of a repeat to the end of its first step."""
+    """Return the milliseconds from a repeat's launch to the end of its first step."""
     return round(1000 * (row["time_to_first_step_s"] or 0.0))
 
 

@@ -94,7 +94,7 @@ def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def _memory(row: Row) -> str:
-    """Of the devices, where their allocator tells; a GPU's process holds little of its own."""
+    """Return the devices' memory if their allocator reports it, else the process's."""
     peak = row["peak_allocator_bytes"] or row["peak_resident_bytes"]
     return "-" if peak is None else f"{peak / 2**20:,.0f} MiB"
 
@@ -191,7 +191,7 @@ def caveats(report: RunReport) -> list[str]:
     if private:
         said.append(f"Builds of this run only, without a history: {', '.join(private)}.")
     untried = {row["untried"] for row in measured if row["untried"]}
-    said += [f"Some configurations are untried on such devices: {why}." for why in untried]
+    said += [f"Some configurations are untried on this kind of device: {why}." for why in untried]
     for row in rows:
         if row["quarantined"]:
             reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))

@@ -128,7 +128,7 @@ class SiteWriter:
             if row["group_key"]:
                 groups[row["cluster"], row["opened_at"].date(), row["group_key"]].append(row)
         for row in found:
-            # It may name a node: it is compared, and goes no further.
+            # Removed after the comparison, because it may name a node.
             key = (row["cluster"], row["opened_at"].date(), row.pop("group_key"))
             row["with"] = [
                 f"s/{x['cluster']}/{x['case_id']}" for x in groups.get(key, ()) if x is not row

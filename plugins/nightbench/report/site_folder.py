@@ -75,7 +75,7 @@ class SiteFolder:
                     self._remove(name)
             self._old = {name: known[name] for name in wanted & there if name in known}
             self._new = {name: self._old.get(name, "") for name in sorted(wanted)}
-            # A publication that is cut short leaves no file that nobody knows of.
+            # An interrupted publication must not leave an unknown file.
             if self._new.keys() != known.keys():
                 self._write_manifest()
 
@@ -144,7 +144,7 @@ class SiteFolder:
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:
-        """Turn what a disk or the library of a store raises, each its own, into a sentence."""
+        """Turn errors of a disk or a storage library into one sentence."""
         try:
             yield
         except UserError:
@@ -157,5 +157,5 @@ class SiteFolder:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name of a manifest leads nowhere else."""
+    """Return whether a name in a manifest stays inside the folder."""
     return not name.startswith("/") and ".." not in name.split("/")

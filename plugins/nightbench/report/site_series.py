@@ -102,7 +102,7 @@ def series_of(row: Row, points: Row, changes: list[dict[str, Any]]) -> SiteSerie
     nights: list[str] = []
     for i, value in enumerate(values):
         version, build = versions[i] or "", builds[i]
-        # The build is said where the version does not say it.
+        # Add the build if the version does not contain it.
         side = f"{version} ({build})" if len(several[version]) > 1 or not version else version
         nights.append(side)
         sides[side] = (side, value, points["half_width"][i], points["definition"][i] or "")

@@ -154,7 +154,7 @@ class ResultsTable:
 
 
 def _colour(row: Row) -> str:
-    """Return the colour of a row's verdict; green only where nothing else is live."""
+    """Return the colour of a row's verdict; green only without alert and drift."""
     if row["alert_id"] is not None or row["drift"] is not None:
         return "red" if verdict(row) == "regressed" else "yellow"
     return _COLOURS.get(verdict(row), "")
@@ -206,12 +206,12 @@ def _remarks(row: Row) -> list[str]:
         said.append(row["training_sentence"])
     reasons = reasons_from_json(row["reasons"])
     if row["status"] != "ok":
-        # Why it failed; that checks then failed as well is no new information.
+        # The reason of the failure; failed checks after it are no new information.
         own = [reason for reason in reasons if reason.code is not ReasonCode.CHECK_FAILED]
         return said or ([sentences(own or reasons[:1]).split("\n")[0]] if reasons else [])
     firsts = [sentence(reason).split("\n")[0] for reason in reasons]
     if row["quarantined"]:
-        # The verdict's sentence would only repeat that.
+        # The verdict's sentence would only repeat this reason.
         said = []
     said += [f"{verdict(row)}: {first}" for first in firsts]
     return said + ([f"noisy series, which opens no alert: {row['noisy']}"] if row["noisy"] else [])

@@ -115,7 +115,7 @@ class CaseStore:
 
     def save_progress(self, document: Mapping[str, Any]) -> None:
         """Store the gang's progress; `at` is added."""
-        # Rewritten every second: what a power cut takes of it is soon said again.
+        # Rewritten every second: after a power cut it is soon complete again.
         write_json(self.folder / "progress.json", {**document, "at": utc_now()}, lasting=False)
 
     def outcome(self) -> Document | None:
@@ -186,7 +186,7 @@ class CaseStore:
     def save_log(self, repeat: int, process: str, content: bytes) -> None:
         """Keep the end of the log of a process."""
         name = f"{component(process, 'process')}.log"
-        # No measurement rests on it: the repeat does not wait for the disk.
+        # No measurement depends on it, so the repeat does not wait for the disk.
         write_bytes(self.folder / self._repeat(repeat) / "logs" / name, content, lasting=False)
 
     def repeats(self) -> list[int]:

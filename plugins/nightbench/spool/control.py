@@ -48,7 +48,7 @@ def is_controlled(folder: UPath) -> bool | None:
         return None
     with path.open("r", encoding="ascii") as stream:
         try:
-            # Shared: another check at the same time is no process that controls the run.
+            # A shared lock, because another check at the same time does not control the run.
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True

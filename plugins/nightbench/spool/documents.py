@@ -44,7 +44,7 @@ def of_this_version(path: UPath) -> Iterator[None]:
 
 @contextmanager
 def _store_errors(path: UPath) -> Iterator[None]:
-    """Turn what the library of an object store raises, each its own, into a sentence."""
+    """Turn errors of an object store's library into one sentence."""
     try:
         yield
     except (OSError, UserError):
@@ -104,7 +104,7 @@ def read_bytes(path: UPath) -> bytes | None:
         if is_local(path):
             return bytes(path.read_bytes())
         with _store_errors(path):
-            # In one request: a reader in blocks fails where the file is written between them.
+            # In one request: reading in blocks fails if the file is written between two blocks.
             return bytes(path.fs.cat_file(path.path))
     except FileNotFoundError:
         return None

@@ -20,12 +20,7 @@ from upath import UPath
 from nightbench.config.clusters import without_paths
 from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import (
-    CaseStatus,
-    Cluster,
-    JobSpec,
-    Run,
-)
+from nightbench.core.model import CaseStatus, Cluster, JobSpec, Run
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.spool.documents import Document, of_this_version, read_json, utc_now, write_json
 from nightbench.spool.run import RunSpool, Spool

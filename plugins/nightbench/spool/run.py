@@ -244,7 +244,7 @@ class Spool:
 
     def __init__(self, root: UPath | str | os.PathLike[str]) -> None:
         path = UPath(root)
-        # fsspec keeps what it has listed: files that other hosts write would stay unseen.
+        # fsspec caches listings and would not see files that other hosts write.
         self.root = path if is_local(path) else UPath(root, use_listings_cache=False)
 
     def run(self, run_id: str) -> RunSpool:
@@ -264,7 +264,7 @@ class Spool:
         write_json(self._dag_run(dag_id, dag_run_id), document)
 
     def _dag_run(self, dag_id: str, dag_run_id: str) -> UPath:
-        # A digest: people name DAG runs as they like.
+        # A digest, because users choose the names of DAG runs.
         digest = hashlib.sha256(f"{dag_id}\n{dag_run_id}".encode()).hexdigest()
         return self.root / "dag_runs" / f"{digest[:32]}.json"
 

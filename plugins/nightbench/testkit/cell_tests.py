@@ -109,7 +109,7 @@ def first_step(interpreter: Callable[[str], str]) -> FirstStep:
 
 
 def _expect_nothing(found: Iterable[str]) -> None:
-    """Fail with all of it: pytest explains no assertions of an installed module."""
+    """Fail with the whole list: pytest does not explain assertions of installed modules."""
     said = "\n".join(found)
     assert not said, said
 
@@ -124,7 +124,7 @@ def test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names(
 ) -> None:
     """And no others: what a launcher sets and does not name, a suite could set otherwise."""
     about = CATALOG.frameworks[line]
-    # The reason why not is a text.
+    # A text is the reason why a line does not support it.
     devices = [None] if isinstance(about.devices.get("gpu", ""), str) else [None, "0"]
     strategies = [
         name
@@ -153,7 +153,7 @@ def test_a_line_starts_the_processes_of_a_node_by_variables_that_it_names(
 
 
 class _Drawn(np.ndarray[Any, Any]):
-    """Random numbers of a full network, less their gigabytes: a shape, in one element of memory."""
+    """Random numbers of a full network without its gigabytes: one element with a shape."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
         if method != "__call__":
@@ -169,7 +169,7 @@ def _drawn(shape: Any) -> Any:
 
 
 class _Draws:
-    """A RandomState whose numbers take no memory, whatever they are distributed like."""
+    """A RandomState whose numbers take no memory, for every distribution."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in ("choice", "permutation", "shuffle"):
@@ -193,7 +193,7 @@ def _weights(workload: str) -> dict[str, Any]:
 
 
 def _skip_without_arrays(workload: str) -> None:
-    """Of a workload in plain Python neither shapes nor gradients are known here."""
+    """Skip workloads in plain Python: their shapes and gradients are unknown."""
     for name, value in _weights(workload).items():
         if not isinstance(value, np.ndarray):
             pytest.skip(

@@ -101,7 +101,7 @@ def run_first_step(
         AssertionError: it failed; the end of its log.
     """
     argv = [python, str(code / "first_step.py"), line, workload, *words]
-    # Of several at a time, threads would wait for cores that the others' hold.
+    # If several run at a time, threads would wait for cores that other processes use.
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

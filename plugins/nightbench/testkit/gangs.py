@@ -28,7 +28,7 @@ from nightbench.local.home import find_home, venv_bin
 
 
 def _shipped_tree() -> Path:
-    """What is shipped to the nodes: benchmarks/, or a copy of it with what a project lays over."""
+    """Return the shipped folder: benchmarks/, or a copy with a project's own files."""
     benchmarks, project = benchmarks_folder(), dags_folder()
     if not any((project / kind).is_dir() for kind in ("frameworks", "workloads")):
         return benchmarks
@@ -47,8 +47,8 @@ LIMIT_S = 300.0
 def build_environment(root: Path, line: str, variant: str | None = None) -> str:
     """The interpreter of a line's environment below `root`, which is built where it is not there.
 
-    Skips the test where the line is not available on this machine. [default: that of the first
-    variant for CPUs]
+    Skips the test where the line is not available on this machine. It is the environment of
+    `variant` [default: the first variant for CPUs].
     """
     root.mkdir(exist_ok=True)
     home = find_home()
@@ -188,7 +188,7 @@ def run_gang(
 
 
 def _wait(folder: Path, running: dict[str, Any], trainers: list[str]) -> None:
-    """Until all trainers have ended well; lets asynchronous ones stop when all are through."""
+    """Wait until all trainers have ended; let asynchronous trainers stop when all are done."""
     limit_s = time.monotonic() + LIMIT_S
     while any(running[name].poll() is None for name in trainers):
         for name, process in running.items():

@@ -52,7 +52,7 @@ def _time_to_come(value: object) -> datetime:
         raise ValueError(str(error).removeprefix("until: ")) from None
     if not now < found <= now + LONGEST_SNOOZE:
         raise ValueError(
-            f'found "{value}"; expected a time to come, {LONGEST_SNOOZE.days} days ahead at most'
+            f'found "{value}"; expected a future time, {LONGEST_SNOOZE.days} days ahead at most'
         )
     return found
 

@@ -41,8 +41,8 @@ class AlertRepository(Repository):
         while not self._try_session_lock(name):
             if time.monotonic() > give_up_at:
                 raise WarehouseUnavailable(
-                    f"Another process has decided on the {name} for more than "
-                    f"{LOCK_TIMEOUT_S:.0f} s (table raw.lock has its pid). Try again when it ended."
+                    f"Another process has locked the {name} for more than {LOCK_TIMEOUT_S:.0f} s "
+                    "(table raw.lock has its pid). Try again when it has ended."
                 )
             time.sleep(0.2)
 
@@ -195,7 +195,7 @@ class Triage(Repository):
 
     def _call(self, name: str, alert_id: int, *given: Any) -> str:
         if not -LARGEST <= alert_id <= LARGEST:
-            # PostgreSQL would say that it knows no function for such a number.
+            # Otherwise PostgreSQL reports an unknown function for such a number.
             raise MoveRefused(_refusal(alert_id, f"there is no alert {alert_id}"))
         try:
             with self._transaction(f"change alert {alert_id}"):
@@ -218,7 +218,7 @@ def worst_first(
 
 
 def _night_of(verdict: Verdict) -> tuple[Any, ...]:
-    """Return what the functions of alerts take of a night."""
+    """Return a night's arguments for the alert functions."""
     figures = (verdict.value, verdict.baseline, verdict.change)
     return (verdict.kind, verdict.sentence, *figures, verdict.run_id)
 

@@ -34,10 +34,10 @@ def axis_columns() -> str:
     for axis in fields(Case):
         of = get_args(kinds[axis.name]) or (kinds[axis.name],)
         kind = "integer" if int in of else "double precision" if float in of else "text"
-        # `max` is no number of samples; a case that was stored before its axis has the default.
+        # `max` is no number; a case that was stored before the axis existed has the default.
         value = f"nullif(axes ->> '{axis.name}', '{MAX_BATCH}')" if int in of else ""
         value = value or f"axes ->> '{axis.name}'"
-        if axis.name == "sync":  # without parameter servers it says nothing
+        if axis.name == "sync":  # only parameter servers have it
             value = f"case when axes ->> 'strategy' = 'parameter_server' then {value} end"
         elif axis.default not in (MISSING, None):
             value = f"case when axes ? '{axis.name}' then {value} else '{axis.default}' end"

@@ -86,7 +86,7 @@ def reported(doing: str) -> Iterator[None]:
     except (psycopg2.errors.QueryCanceled, psycopg2.errors.LockNotAvailable) as error:
         raise WarehouseUnavailable(
             f"Cannot {doing}: PostgreSQL gave up after its time limit ({_first_line(error)}). "
-            "Look in pg_stat_activity for who holds it, then try again."
+            "Look in pg_stat_activity for the blocking session, then try again."
         ) from error
     except psycopg2.errors.InsufficientPrivilege as error:
         raise WarehouseRefused(

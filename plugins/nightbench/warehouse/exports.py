@@ -24,7 +24,7 @@ BATCH_ROWS = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class ExportFilter:
-    """Which rows are exported; None selects everything."""
+    """Which rows are exported; None does not filter."""
 
     suite: str | None = None
     cluster: str | None = None
@@ -82,7 +82,7 @@ class ExportRepository(Repository):
             if found["first_at"] is None:
                 return
             begin = max(filter(None, (chosen.since, found["first_at"])))
-            # The last run itself belongs to it: the end of a span does not.
+            # The last run is included, although the end of a span is exclusive.
             end = min(filter(None, (chosen.until, found["last_at"] + timedelta(seconds=1))))
             spans = list(_months(begin, end))
             for month, (since, until) in enumerate(spans, start=1):
@@ -120,7 +120,7 @@ class ExportRepository(Repository):
 
     @contextmanager
     def _snapshot(self, doing: str) -> Iterator[None]:
-        """A transaction that sees the warehouse as it is now; server-side cursors need one."""
+        """A transaction with a snapshot of the warehouse; server-side cursors need one."""
         self._connection.set_session("REPEATABLE READ", readonly=True, autocommit=False)
         try:
             with self._transaction(doing):

@@ -20,7 +20,7 @@ class GradeRepository(Repository):
         rows = [vars(grade) | {"run_id": run_id, "is_news": is_news} for grade, is_news in grades]
         with self._transaction(f"store the detector's grades of run {run_id}"):
             self._store("detector_grade", rows, "run_id measure", keep="is_news")
-            # What was news once stays so when the run is judged again.
+            # If the run is judged again, a finding that was new stays new.
             self._write("mark_grade_news", *(row for row in rows if row["is_news"]))
 
     def latest(

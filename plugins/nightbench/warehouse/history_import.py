@@ -49,8 +49,8 @@ def read_history(file: HistoryFile) -> list[Entry]:
     missing = lacking(MedianRow, file.columns)
     if missing and not lacking(DetectRow, file.columns):
         raise UserError(
-            f"{file.path}: a history for `nightbench detect {file.path}`, which judges it without "
-            f"storing it; for an import it lacks the columns {', '.join(missing)}"
+            f"{file.path}: found a history for `nightbench detect {file.path}`, which stores "
+            f"nothing; for an import, the file lacks the columns {', '.join(missing)}"
         )
     entries: list[Entry] = []
     now = datetime.now(UTC)
@@ -146,7 +146,7 @@ def _parse(file: HistoryFile, line: int, values: dict[str, Any], now: datetime) 
         wrong("at", values["at"].isoformat(), "a time that has passed")
     case = _case(values, wrong)
     if values.get("case_id", case.case_id) != case.case_id:
-        wrong("case_id", values["case_id"], f"{case.case_id}, which the axes make")
+        wrong("case_id", values["case_id"], f"{case.case_id}, which the other columns define")
     low, high = values.get("minimum", 0.0), values.get("maximum", math.inf)
     if not low <= values["throughput"] <= high:
         wrong("throughput", values["throughput"], f"a median between minimum {low} and {high}")

@@ -36,7 +36,7 @@ _NO_NAMES = re.compile(r"--.*|'(?:[^']|'')*'")
 _NAME = re.compile(r"\b\w+\.\w+")
 
 _BOOK = "migrations"
-_PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
+_PURPOSE = "Views for analysts and pages; the comment of each view says what a row is"
 _TIMEOUT_S = 600.0
 
 _JUST_MADE = (
@@ -108,7 +108,7 @@ def _connect(dsn: str | Mapping[str, Any]) -> Connection:
 
 
 def _lock(connection: Connection) -> None:
-    """Leave a transaction open that locks a table of the owner's: no reader can hold it up."""
+    """Open a transaction that locks a table of the owner, which no reader can block."""
     book = sql.Identifier(_BOOK)
     with connection.cursor() as cursor:
         for what in ("schema if not exists {}", "table if not exists {}.applying ()"):
@@ -133,7 +133,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     uri = DatabaseURI("postgresql", None, None, None, None, None, {})
     backend = OneTransaction(uri, "_yoyo_migration")
     backend.create_lock_table()
-    backend.break_lock()  # left by a process that was killed: ours is the lock that counts
+    backend.break_lock()  # a killed process may leave it; our own lock is the one that counts
     backend.ensure_internal_schema_updated()
     wanted = yoyo.read_migrations(str(folder))
     if not wanted:
@@ -172,8 +172,8 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     except psycopg2.errors.DependentObjectsStillExist as error:
         raise WarehouseRefused(
             "Views of staging and marts must be created again, but objects outside of Nightbench "
-            f"depend on them: {error.diag.message_detail}. Drop those, migrate, and create them "
-            "again."
+            f"depend on them: {error.diag.message_detail}. Drop these objects, migrate, and "
+            "create the objects again."
         ) from error
     except psycopg2.ProgrammingError as error:
         raise WarehouseRefused(
@@ -202,7 +202,7 @@ def _views() -> dict[str, str]:
 
 
 def _digest(views: Mapping[str, str]) -> str:
-    """What stands at the schema `marts` once everything is applied."""
+    """Return the comment of schema `marts` after all migrations."""
     names = sorted(file.stem for file in (statements.SQL / "migrations").glob("*.sql"))
     references = (statements.text(f"references/{name}") for name in FILES)
     content = "".join((columns.axis_columns(), *views.values(), *references, *names))
@@ -254,6 +254,6 @@ def _existing(connection: Connection) -> list[tuple[str, str]]:
 def _drop_views(connection: Connection) -> None:
     names = [sql.Identifier(schema, view) for schema, view in _existing(connection)]
     if names:
-        # One statement: views that rest on each other go together, anybody else's stop it.
+        # In one statement: dependent views are dropped together; a view of somebody else stops it.
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("drop view {} restrict").format(sql.SQL(", ").join(names)))

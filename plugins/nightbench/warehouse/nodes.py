@@ -88,7 +88,7 @@ def _fields(row: Row) -> Row:
 
 
 def _is_news(known: NodeState, state: NodeState) -> bool:
-    """Whether a state goes into the history: a quarantine that only moves is no news."""
+    """Return whether a state is new; one whose `since` alone changed is new only by a person."""
     by_person = state.by_whom != NIGHTBENCH and state.since != known.since
     return state.since is not None and (state.state != known.state or by_person)
 

@@ -30,7 +30,7 @@ NIGHTS = timedelta(days=14)
 
 
 class PageRepository(Repository):
-    """The content of the pages; reads for one request. None as an argument selects everything."""
+    """The content of the pages; reads for one request. None as an argument does not filter."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)

@@ -56,8 +56,8 @@ def _read(path: Path) -> list[dict[str, str | float | None]]:
 
 def _row(place: str, cells: dict[str, str]) -> dict[str, str | float | None]:
     if None in (*cells, *cells.values()) or "value" not in cells:
-        raise UserError(f"{place}: expected one cell for each column, of which one is value")
-    # What a cell is, apart from what it says: a corrected value keeps its identity.
+        raise UserError(f"{place}: expected one cell for each column, and a column named value")
+    # The identity of a cell without its value: a corrected value keeps the identity.
     described = {k: v for k, v in cells.items() if k not in ("value", "remark")}
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
     try:

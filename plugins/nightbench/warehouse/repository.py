@@ -48,14 +48,14 @@ class Repository:
         return [dict(row) for row in run(self._connection, **_fitted(parameters))]
 
     def _function(self, name: str, *given: Any) -> Any:
-        """What a function of the database returns, inside of a transaction."""
+        """Return the result of a database function, inside a transaction."""
         with self._connection.cursor() as cursor:
             cursor.callproc(name, [_fit(each) for each in given])
             (found,) = cursor.fetchone() or (None,)
         return found
 
     def _tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Rows of a statement as `read` gives them, but as tuples: for very many."""
+        """Rows of a statement as tuples, for large results."""
         with reported(f"read from the warehouse ({name})"), self._connection.cursor() as cursor:
             cursor.execute(getattr(queries(), name).sql, _fitted(parameters))
             return cursor.fetchall()
@@ -151,9 +151,9 @@ def _fitted(parameters: Mapping[str, Any]) -> Row:
 
 
 def _fit(value: Any) -> Any:
-    """Return a value as psycopg2 and PostgreSQL take it, where they would take it otherwise."""
+    """Return a value in the form that psycopg2 and PostgreSQL need."""
     if isinstance(value, str):
-        # A process's message may hold NUL, and PostgreSQL's text may not.
+        # A process's message may contain NUL, which PostgreSQL's text cannot.
         return value.replace("\x00", "\\x00")
     if not isinstance(value, int) and isinstance(value, Real):
         return float(value)  # SQL cannot read numpy's `np.float64(...)`

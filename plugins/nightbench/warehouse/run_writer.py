@@ -94,7 +94,7 @@ class _Results:
 
 
 def _fingerprints(repeats: Sequence[RepeatToLoad]) -> dict[str, str | None]:
-    """What each node of some repeats was, by the last one that says so."""
+    """The fingerprint of each node, from the last repeat that has one."""
     found: dict[str, str | None] = {}
     for record in sorted((each.record for each in repeats), key=lambda record: record.repeat):
         for node in {*record.clocks, *record.fingerprints, *(r.node for r in record.ranks)}:
@@ -143,8 +143,8 @@ class RunWriter(Repository):
         planned = {each.case_id: each for each in batch.planned}
         if unplanned := sorted({each.case.case_id for each in batch.cases} - planned.keys()):
             raise WarehouseRefused(
-                f"Cannot load run {run.run_id}: {', '.join(unplanned)} came back without having "
-                "been planned. Nothing was stored."
+                f"Cannot load run {run.run_id}: {', '.join(unplanned)} have results but were not "
+                "planned. Nothing was stored."
             )
         self._ensure_months([run.started_at])
         with self._transaction(f"load run {run.run_id}"):
@@ -312,7 +312,7 @@ class RunWriter(Repository):
         )
 
     def _ensure_months(self, starts: Iterable[datetime]) -> None:
-        """Make the partitions of some months, each in a transaction of its own."""
+        """Make the partitions of some months, each in its own transaction."""
         months: dict[tuple[int, int], Any] = {}
         for start in starts:
             months.setdefault((start.year, start.month), start)

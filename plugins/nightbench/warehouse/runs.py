@@ -49,7 +49,7 @@ class RunRepository(RunWriter):
     ) -> list[Row]:
         """Runs, newest first, with how many cases were planned, measured, failed, quarantined.
 
-        None selects everything; `skipped` leaves out so many of the newest.
+        None does not filter; `skipped` leaves out so many of the newest.
         """
         return self.read(
             "runs",

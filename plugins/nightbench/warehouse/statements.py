@@ -30,7 +30,7 @@ def text(relative: str) -> str:
 def queries() -> Any:
     """The statements of `sql/queries/*.sql` by name, with rows as dicts; docs/adr/0018 says why."""
     folder = SQL / "queries"
-    # As one text, aiosql refuses a name that two files define; by folder, the last one would win.
+    # As one text: then aiosql refuses a name that two files define. By folder, the last one wins.
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))]
     if not texts:
         raise _missing(folder)
@@ -39,6 +39,6 @@ def queries() -> Any:
 
 def _missing(path: Path) -> UserError:
     return UserError(
-        f"{path}: not found, although this version of Nightbench needs it. Restore it from the "
-        "repository, or install the package again."
+        f"{path}: not found, although this version of Nightbench needs it. Restore the file from "
+        "the repository, or install the package again."
     )

@@ -56,7 +56,7 @@ def _result(row: Row) -> CellResult:
 
 
 def _reason(row: Row) -> str:
-    # A case that failed fails its checks too: the first is the reason.
+    # A failed case also fails its checks: the reason is why it failed.
     refused = row["quarantined"] and row["status"] == CaseStatus.OK
     word = "quarantined" if refused else str(row["status"])
     found = row["quarantine_reasons"] if refused else row["reasons"]

@@ -74,7 +74,7 @@ def repeat_row(repeat: RepeatToLoad) -> Row:
         value = getattr(summary, column, None)
         row[column] = _positive(value)
         if row[column] is None and value is not None:
-            # The column takes positive finite figures only; what was found stays readable.
+            # The column takes positive finite values only; the check's row keeps what was found.
             reasons.append(Reason(ReasonCode.BAD_FIGURE, subject=column, observed=str(value)))
     row["reasons"] = reasons_document(reasons)
     for column in ("overlap", "drift", "power_w", "loss_first", "loss_median"):
@@ -113,8 +113,8 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
             _positive(row["throughput"]) and _positive(row["minimum"]) and _positive(row["maximum"])
         )
     ):
-        # A quarantined figure that is no throughput at all: its check holds what was observed.
-        # One that is not quarantined goes as it is, and the table refuses it.
+        # A quarantined value that is no throughput: the row of its check has what was observed.
+        # A value that is not quarantined is stored as it is, and the table refuses it.
         figures = ("throughput", "minimum", "maximum", "mad", "spread", "half_width")
         row |= dict.fromkeys((*figures, "speedup", "efficiency"))
         row |= dict.fromkeys(("tokens_per_s", "model_flops_per_s", "mfu", "joules_per_unit"))
@@ -162,7 +162,7 @@ def _reason(reason: Reason) -> Row:
 
 
 def _numbers(values: Iterable[float | None]) -> str:
-    """An array as PostgreSQL reads it from text: a list would become an expression to parse."""
+    """An array as PostgreSQL's text form; a list would become an expression to parse."""
     return "{" + ",".join("NULL" if v is None else repr(float(v)) for v in values) + "}"
 
 

@@ -55,7 +55,7 @@ BIGGEST_ID = 2**63 - 1
 
 
 def _states_of(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the states that a request names; None for all, the live ones without a name."""
+    """Return the requested states; None for all states; the live states by default."""
     given = [state for state in names if state]
     if "all" in given:
         return None

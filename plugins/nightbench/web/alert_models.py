@@ -47,7 +47,7 @@ class AlertGroupRow(ApiModel):
     medians: list[float]
     """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
     bisect: BisectSearch | None
-    """Time of the newest event of any alert in the group."""
+    """The newest bisect of any alert in the group."""
 
 
 class AlertGroups(ApiModel):

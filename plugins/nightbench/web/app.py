@@ -156,7 +156,7 @@ def create_app(
         media_type: str = "application/json",
         status: int = 200,
     ) -> None:
-        # Without an answer it is what the handler's annotation says.
+        # Without `answer`, the handler's annotation applies.
         more: dict[str, Any] = {"response_model": answer} if answer else {}
         more |= _described(path, method)
         if body is not None:
@@ -182,7 +182,7 @@ def create_app(
     add("alerts", alerts.index, answer=AlertList)
     add(one, alerts.show, answer=AlertDetail)
     for action in ACTIONS.values():
-        # A route for each: each has a body of its own.
+        # One route for each action, because each has its own body.
         more: dict[str, Any] = {"answer": AlertDetail, "body": action.request.model_json_schema()}
         add(f"{one}/{action.name}", alerts.changing(action), *change, method="POST", **more)
     api = ComparisonApi(repository, experiments, comparing, spool, base_url)
@@ -215,7 +215,7 @@ def _reads(
     alerts: AlertApi,
     health: HealthApi,
 ) -> tuple[tuple[str, Callable[..., Any]], ...]:
-    """Path and handler of what the pages read, but for single alerts and logs."""
+    """Return path and handler of the pages' data, except single alerts and logs."""
     shared = SharedAnswers(repository).of
     ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
     compare = CompareApi(repository)
@@ -280,7 +280,7 @@ def _gone(now: str) -> Callable[[Request], Response]:
 
 
 def _described(path: str, method: str) -> dict[str, Any]:
-    """Return what the description of the API says of a route's statuses and media types."""
+    """Return statuses and media types of a route for the API's description."""
     known = ERRORS if method == "GET" else {**ERRORS, **CHANGE_ERRORS}
     responses: dict[int, Any] = {
         status: {"model": ApiError, "description": why} for status, why in known.items()
@@ -320,7 +320,7 @@ def _headers(response: Response) -> None:
 
 
 def _openapi(request: Request) -> Response:
-    """The description of the API, for those who may read it."""
+    """Return the API's description to users who may read it."""
     routes = [each for each in request.app.routes if each.path.startswith(f"{API}/")]
     servers = [{"url": request.scope.get("root_path", "") or "/"}]
     found = get_openapi(title="Nightbench", version="1", routes=routes, servers=servers)

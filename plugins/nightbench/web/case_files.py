@@ -35,7 +35,7 @@ class RepeatFiles:
     def why_gone(self) -> str:
         """The sentence for a file that is not there."""
         if self._run.folder.exists():
-            return "This repeat stored none in the spool."
+            return "The spool has no such file of this repeat."
         return (
             "The files of this run were removed from the spool, where they are "
             f"{retention_text('spool_days')}."

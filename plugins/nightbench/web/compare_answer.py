@@ -61,7 +61,7 @@ def conclusion(row: Row) -> str:
 
 
 def _worst(result: Row) -> str:
-    """Return failure also where B trains differently from A: then the speeds say nothing."""
+    """Return failure also if B trains differently from A: then speeds cannot be compared."""
     return "failure" if trained_differently(result) else VERDICTS[result["verdict"]]
 
 
@@ -97,7 +97,7 @@ def headline(
         return str(result.get("sentence") or why.partition("\n")[0] or "Measured")
     if state == "done":
         more = {"queued": "; the profile is in the queue", "running": "; now with the profiler"}
-        # Before that it may be an error with all that it names.
+        # Only the first line: an error may have many lines.
         causes = [why.partition("\n")[0]]
         if row["profile"] == "failed":
             causes.append("no profile: " + row["profile_why"].partition("\n")[0])
@@ -120,7 +120,7 @@ def headline(
         return f"In the queue{takes}"
     if state == "running":
         if row["cancelled_by"]:
-            return "Cancelled; the current launch still ends"
+            return "Cancelled; stops when the current launch ends"
         since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
         return f"Being measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
@@ -263,7 +263,7 @@ def _dropped_launches(case: Row) -> Counter[tuple[str, str]]:
 
 
 def _build(row: Row, arm: str) -> str:
-    """Return a build without the folder that it lies in, and the commit that is no name yet."""
+    """Return a build without its folder, with the commit in place of the merge base."""
     line, _, value = row[arm].partition("=")
     if value.startswith(("/", "~")):
         value = posixpath.basename(value) if value.endswith(".whl") else "a prefix on the nodes"
@@ -290,7 +290,7 @@ def _interval(case: Row) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as Markdown that shows it as it is, on one line, and calls nobody."""
+    """Return a text as one line of Markdown that shows it unchanged and mentions nobody."""
     line = " ".join(text.split())
     return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", line).replace("@", "@\u200b")
 
@@ -314,7 +314,7 @@ def junit(row: Row) -> str:
 
     It failed where B is slower or trains differently.
 
-    Unknown values are skipped; a comparison that could not be measured is an error.
+    A case without a clear result is skipped; a comparison that could not be measured is an error.
     """
     cases: Sequence[Row] = row["result"]["cases"] if row["result"] else ()
     names = [case["case_id"] for case in cases] or list(row["cases"])

@@ -19,18 +19,18 @@ class OverviewCell(ApiModel):
     workload: Word
     framework: Word
     series: int
-    """Number of cases with a median."""
+    """Number of series with a median."""
     compared: int
-    """Number of these cases that another line has measured with equal work on the same cluster."""
+    """Number of these series that another line has measured with equal work on the same cluster."""
     untried: int
-    """Number of these cases in a configuration that has never run on such devices before."""
+    """Number of these series in a configuration that has never run on such devices before."""
     share_of_best: float | None
-    """Newest median / that of the best line with equal work: geometric mean over cases."""
+    """Newest median / that of the best line with equal work: geometric mean over these."""
     moved: float | None
     """Newest median divided by the median of the 30 days before, minus 1: geometric mean."""
     newest_at: datetime | None
     published: int
-    """Number of published values for these cases."""
+    """Number of published values of the workload and the line."""
 
 
 class Overview(ApiModel):
@@ -81,7 +81,7 @@ class ComparedPair(ApiModel):
     one_mfu: float | None
     other_mfu: float | None
     one_reported: Figures
-    """Values that an external script printed, by name; for both sides."""
+    """Values that the external script of side `one` printed, by name."""
     other_reported: Figures
     unit: str
     ratio: float | None
@@ -182,7 +182,7 @@ class PublishedCell(ApiModel):
     measured_at: datetime | None
     measured_version: str | None
     measured_value: float | None
-    """Published value in its unit; it was measured on other hardware."""
+    """Newest matching median, in the published unit; it was measured on other hardware."""
     measured_n: int | None
     measured_is_synthetic: bool | None
 

@@ -304,7 +304,7 @@ _Places = dict[int, tuple[Planned, datetime | None]]
 
 
 def _waiting(rows: Sequence[Row]) -> list[Row]:
-    """Return what is queued, without profiles whose comparison has not ended."""
+    """Return queued experiments, without profiles whose comparison has not ended."""
     live = {row["name"] for row in rows}
     return [row for row in rows if row["state"] == "queued" and row.get("of") not in live]
 
@@ -314,7 +314,7 @@ def _may_manage(row: Row, user: PageUser) -> bool:
 
 
 def _busy_s(rows: Iterable[Row]) -> float:
-    """Return what the experiment that a DAG run measures is still expected to take."""
+    """Return the expected remaining seconds of the experiment that a DAG run measures."""
     running = [row for row in rows if row["state"] == "running" and row["dag_run_id"]]
     return max([0.0, *(left_s(row) for row in running)])
 

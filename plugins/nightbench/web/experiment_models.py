@@ -250,7 +250,7 @@ class SearchedVersion(ApiModel):
     version: str
     standing: Literal["good", "bad", "unsure", "skipped", "first_bad", "suspect", "untested"]
     is_inferred: bool
-    """No test of it decided: an older good version or a newer bad version implies the result."""
+    """True if no test decided: a newer good version implies good, an older bad version bad."""
 
 
 class ExperimentDetail(ExperimentItem):

@@ -18,7 +18,7 @@ HEADER = "x-nightbench-request"
 """Header that scripts send with any value; other origins cannot without permission."""
 
 HEADERS = {
-    # An answer that is opened by itself runs nothing and loads nothing.
+    # An answer that a browser opens as a page must not run or load anything.
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",

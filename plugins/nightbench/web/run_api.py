@@ -79,7 +79,7 @@ class RunApi:
 
 
 def _case_of(row: Row) -> RunCase:
-    """Return what came of a case, from a row of `RunRepository.results`."""
+    """Return the result of a case, from a row of `RunRepository.results`."""
     return RunCase.of(
         row,
         state=_state(row),

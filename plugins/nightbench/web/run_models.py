@@ -126,7 +126,7 @@ class CaseChange(ApiModel):
     before: str
     since: str
     nodes: list[str]
-    """Node of the changed field; empty for a change of the whole run."""
+    """Nodes of the changed field; empty for a change of the whole run."""
 
 
 class GoodRun(ApiModel):
@@ -158,7 +158,7 @@ class CaseDetail(ApiModel):
     run: RunRow
     case: RunCase
     generation: int | None
-    """Result that counts; null without a result."""
+    """Generation of results that counts; null without a result."""
     nodes: list[str]
     """Nodes that the case ran on; empty if they are unknown."""
     repeats: list[RepeatResult]

@@ -284,7 +284,7 @@ def _morning_alert(
 
 
 def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[list[str]]:
-    """Return for each point what of its node differs from the point before on the same nodes."""
+    """Return for each point the node fields that differ from the previous point on these nodes."""
     before: dict[tuple[str, ...], str] = {}
     pairs: list[tuple[str, str] | None] = []
     for row in points:
@@ -302,7 +302,7 @@ def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[li
 
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Return what differs in words; of a gang's common digest nothing more is known."""
+    """Return the differences in words; a gang's common digest shows no more."""
     if not old or not new:
         return ["state of the nodes"]
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))

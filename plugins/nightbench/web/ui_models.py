@@ -79,7 +79,7 @@ class MorningAlert(AlertHead):
     is_new: bool
     """True if the alert opened after the time in the request."""
     alerts_of_cause: int
-    """Number of open alerts with the same cause, including this alert."""
+    """Number of alerts of this cause that are not closed, including this alert."""
     severity: str
     """high, medium or low."""
     severity_because: str
@@ -107,7 +107,7 @@ class SuiteRun(RunHead):
     """The newest run of a suite on a cluster."""
 
     without_result: int
-    """Planned cases that no other field counts. Each planned case is counted once."""
+    """Planned cases that are not measured, failed, quarantined or left out."""
     regressed: int
     improved: int
 
@@ -171,7 +171,7 @@ class Morning(ApiModel):
     new_alerts: int
     """Number of new alerts; alerts of one cause are counted once."""
     older_alerts: int
-    """Number of open alerts that are not new, counted likewise."""
+    """Number of other alerts that are not closed, counted likewise."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
     left_out: list[LeftOutCase]
@@ -271,7 +271,7 @@ class SeriesPoint(Utilisation):
     code_digest: str | None
     fingerprint_id: str | None
     state_changes: list[str]
-    """Fields of the node that differ from the previous night: drivers, kernel, clocks."""
+    """Fields of the node that differ from the previous point: drivers, kernel, clocks."""
     node_names: list[str] | None
     is_private_build: bool
     is_quarantined: bool

@@ -53,7 +53,7 @@ class UploadApi:
             raise BadInput(f'name: found "{name[:80]}"; expected the name of a wheel, *.whl')
         uploads = self._spool().uploads
         if await run_in_threadpool(uploads.size) > MOST_STORED_BYTES:
-            raise HTTPException(507, f"Wheels of {MOST_STORED_BYTES} bytes are kept already.")
+            raise HTTPException(507, f"The stored wheels already exceed {MOST_STORED_BYTES} bytes.")
         digest, size = hashlib.sha256(), 0
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as beside:
             try:

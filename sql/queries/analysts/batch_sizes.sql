@@ -1,6 +1,6 @@
 -- What is gained by a larger batch? The newest median of each series, compared with the next smaller
 -- batch of otherwise equal work. Each axis is the same; `case_id` names axes that differ from a
--- default. Null in `chosen` selects everything.
+-- default. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         null::text as workload,

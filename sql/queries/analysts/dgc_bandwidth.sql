@@ -1,6 +1,6 @@
 -- What is gained by Deep Gradient Compression on a slow network? The newest medians of dense and
 -- compressed exchange, for each limit of the links; all other axes are the same. Null in `chosen`
--- selects everything.
+-- does not filter.
 with chosen as not materialized (
     select
         null::text as workload,

@@ -1,5 +1,6 @@
 -- Which framework line is fastest at the same work? The newest median of each series; lines are
--- ranked only among equal axes, environment included, and relative to the fastest of them. Null in `chosen` selects everything.
+-- ranked only among equal axes, environment included, and relative to the fastest of them. Null in
+-- `chosen` does not filter.
 with chosen as not materialized (
     select
         null::text as workload,

@@ -1,4 +1,4 @@
--- What is the newest good median of each series? Null in `chosen` selects everything.
+-- What is the newest good median of each series? Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         null::text as cluster,

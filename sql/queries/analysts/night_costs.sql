@@ -1,7 +1,7 @@
--- How long did each night take, failed cases included? Hours of its cases and of their nodes, from
--- preparing to the last repeat, and the results: measurements, or hours that were lost and how. Cases
--- that ran at the same time count separately. Null in `chosen` selects everything; `run_kind` null: all
--- but drills.
+-- How many hours did each night cost, failed cases included? Hours of its cases and of their nodes,
+-- from preparing to the last repeat, and the results: measurements, or hours that were lost and
+-- how. Cases that ran at the same time count separately. Null in `chosen` does not filter;
+-- `run_kind` null: all but drills.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

@@ -1,5 +1,5 @@
 -- Which nights are complete, and what is missing? Each scheduled night, and each nightly run without
--- a schedule, newest first. Null in `chosen` selects everything.
+-- a schedule, newest first. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

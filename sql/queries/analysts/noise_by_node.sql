@@ -1,6 +1,6 @@
 -- How noisy is each node? The noise from run to run of the series that ran on it in consecutive runs,
 -- nightly or manual. It is a relative standard deviation: the median and the worst of the series, the
--- noisiest node first. Null in `chosen` selects everything.
+-- noisiest node first. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

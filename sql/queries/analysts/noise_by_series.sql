@@ -1,7 +1,7 @@
 -- How noisy is each series? The noise from night to night and within a night, as relative standard
 -- deviations, the noisiest first, with the minimum detectable slowdown of its newest verdict. Steps
 -- of the level do not count: the value is the median of differences between consecutive nights. Null
--- in `chosen` selects everything.
+-- in `chosen` does not filter.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

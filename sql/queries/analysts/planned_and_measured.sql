@@ -1,6 +1,6 @@
 -- What was planned and not measured? Each series with a nightly plan in a period and without a
 -- result: how often, and the last reason; the most frequent first. Null in `chosen` does not
--- constrain.
+-- filter.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

@@ -1,6 +1,6 @@
 -- How do our results compare with published ones? One row for each published value and each series
 -- that matches all its stated axes; the hardware is never the same. Null in `chosen` does not
--- constrain; `with_unmatched` adds values and empty cells that no series matches.
+-- filter; `with_unmatched` adds values and empty cells that no series matches.
 with chosen as not materialized (
     select
         null::text as workload,

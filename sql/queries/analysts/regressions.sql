@@ -1,5 +1,5 @@
 -- What regressed in a period, why, and what is its state? The largest drop first. Null in `chosen`
--- selects everything.
+-- does not filter.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

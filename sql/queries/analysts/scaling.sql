@@ -1,6 +1,6 @@
 -- How does each workload scale over devices, nodes, trainers and parameter servers? The newest median
 -- of each series, with speed-up and efficiency against the baseline case of its own run (same batch
--- per device: weak scaling); `case_id` names further axes. Null in `chosen` selects everything.
+-- per device: weak scaling); `case_id` names further axes. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         null::text as workload,

@@ -1,6 +1,6 @@
 -- Which nodes or links are slow in control measurements? The newest control measurement of each
 -- series, compared with the median of up to ten before it on the same node; the slowest first. If a
--- case became slower and its nodes did not, check its framework. Null in `chosen` selects everything.
+-- case became slower and its nodes did not, check its framework. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         null::text as cluster,

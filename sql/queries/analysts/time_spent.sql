@@ -1,6 +1,6 @@
--- How long did each suite take on each cluster in a period? Hours of its cases and of their nodes, from
--- preparing to the last repeat; cases that ran at the same time count separately. Hours without a
--- result have their own columns. Null in `chosen` selects everything.
+-- How many hours did each suite cost on each cluster in a period? Hours of its cases and of their
+-- nodes, from preparing to the last repeat; cases that ran at the same time count separately. Hours
+-- without a result have their own columns. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

@@ -1,7 +1,7 @@
 -- How much of their devices do the newest medians use? Tokens and model FLOPs per second of each
 -- device, their share of its dense peak (MFU) or why it is unknown, and the energy of a unit of work.
 -- `reported` has the values that another program's script printed, by its own formula. Work without
--- model FLOPs is omitted. Null in `chosen` selects everything.
+-- model FLOPs is omitted. Null in `chosen` does not filter.
 with chosen as not materialized (
     select
         null::text as cluster,

@@ -72,7 +72,7 @@ def main():
         # Nor do their servers.
         Trainer._initialise = lambda self: None
     trainer = Trainer(context, network, data)
-    own = (trainer._own() or "").replace("/job:trainer/task:", "/job:trainer/replica:0/task:")
+    own = (trainer._device() or "").replace("/job:trainer/task:", "/job:trainer/replica:0/task:")
     if own.startswith("/device"):
         own = "/job:localhost/replica:0/task:0" + own
     types, placed, hints = (collections.defaultdict(set) for _ in range(3))

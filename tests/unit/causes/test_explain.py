@@ -55,7 +55,7 @@ def disturbed(reason: Reason, night: NightFacts = BAD) -> NightFacts:
 
 
 def shared(kind: str, name: str) -> SharedFactor:
-    return SharedFactor(kind, name, f"{kind} {name}: 3 of 3 series slower by 9.0 %")
+    return SharedFactor(kind, name, f"{kind} {name}: 3 of 3 series are slower by 9.0 %")
 
 
 CASES = {
@@ -369,6 +369,20 @@ def test_a_rival_that_is_nearly_as_likely_is_named() -> None:
         "The version of pytorch changed from 2.13.0 to 2.14.0; the benchmarks' code (code c1 -> "
         "c2) is nearly as likely."
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"build": "b2"}, "The build of pytorch changed (b1 -> b2)."),
+        (
+            {"libraries": {"cudnn": "9.2"}},
+            "Libraries in the environment of pytorch changed: cudnn 9.1 -> 9.2.",
+        ),
+    ],
+)
+def test_no_version_is_stated_that_is_not_known(changed: dict[str, Any], said: str) -> None:
+    assert explain(facts(replace(BAD, framework_version=None, **changed))).sentence == said
 
 
 def test_what_is_not_known_is_said() -> None:

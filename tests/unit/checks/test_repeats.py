@@ -193,7 +193,7 @@ SPOILED = {
             for r, a in zip(ASYNC_RECORD.ranks, (False, None, None), strict=True)
         )),
         ASYNC_SUMMARY, set(),
-        "trainer-0: the weights on the servers do not change while only this trainer trains, "
+        "trainer-0: the weights that it pulls do not change while only this trainer trains, "
         "trainer-1: the rank does not report whether its gradients arrive",
     ),
     "work_done": (
@@ -215,7 +215,7 @@ SPOILED = {
         )),
         SUMMARY, set(),
         "trainer-0: the rank does not report the tokens of its experts, trainer-1: layer 1, expert "
-        "2 has 3.50 even shares",
+        "2 has 3.50 times its even share",
     ),
     "mode_used": (
         COMPILED, modes({"compiler": "inductor"}, {"compiler": "none"}), SUMMARY, set(),

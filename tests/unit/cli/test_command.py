@@ -119,7 +119,7 @@ def test_an_error_holds_no_control_characters(place: Path) -> None:
 def test_a_followed_run_takes_no_other_option(place: Path, word: str) -> None:
     done = nightbench(place, "run", "--follow", "trial-1", word)
     assert done.returncode == 2
-    assert "expected it alone" in done.stderr
+    assert "cannot be combined" in done.stderr
 
 
 def test_validation_says_everything_that_is_wrong(place: Path) -> None:
@@ -165,7 +165,7 @@ def _scales() -> str:
         (("run", "trial", "--direct"), "nowhere"),
         (("status",), "error: Nothing was started in"),
         (("results", "--run", "gone"), 'error: run: found "gone"'),
-        (("cancel",), "error: RUN: found none; expected one that has not ended: none"),
+        (("cancel",), "error: RUN: found none; expected the id of a run that has not ended: none"),
         (("import", "gone.csv"), "gone.csv: cannot be read (No such file or directory)"),
         (("db", "migrate"), "There is no warehouse yet"),
     ],

@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> Path:
         ([BUILD, BUILD, "--suite", "trial", "--min-effect", "much"], "min-effect: found"),
         ([BUILD, BUILD, "--suite", "trial", "--rounds", "2"], "--rounds"),
         (["--resume", "ab-none"], 'compare: found "ab-none", which is not in the spool'),
-        (["--resume", "ab-none", "--suite", "trial"], "expected it alone"),
+        (["--resume", "ab-none", "--suite", "trial"], "cannot be combined"),
     ],
 )
 def test_bad_usage_is_two_since_one_means_slower(place: Path, words: list[str], said: str) -> None:

@@ -166,8 +166,9 @@ def test_a_file_for_detect_is_not_imported(tmp_path: Path, name: str) -> None:
     error = CliRunner().invoke(app, ["import", str(path)]).exception
     assert isinstance(error, UserError)
     assert str(error) == (
-        f"Nothing was imported:\n{path}: a history for `nightbench detect {path}`, which judges it "
-        "without storing it; for an import it lacks the columns at, cluster, workload, framework, "
+        f"Nothing was imported:\n{path}: found a history for `nightbench detect {path}`, which "
+        "stores nothing; for an import, the file lacks the columns at, cluster, workload, "
+        "framework, "
         "strategy, throughput, unit"
     )
 

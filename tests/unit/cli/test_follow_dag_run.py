@@ -177,7 +177,9 @@ def test_giving_up_says_that_the_run_goes_on_and_how_to_follow_it(
     airflow.status = 503
     with api(airflow) as client, pytest.raises(UserError) as error:
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
-    assert f"The run continues. Follow it: nightbench run --follow {DAG_RUN}" in str(error.value)
+    assert f"The run continues. Follow the run: nightbench run --follow {DAG_RUN}" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
@@ -233,5 +235,6 @@ def test_what_is_no_run_is_named_in_one_sentence(airflow: Airflow, spool: Spool,
 
 def test_a_run_that_airflow_has_forgotten_has_its_results(airflow: Airflow, spool: Spool) -> None:
     airflow.status = 404
-    with api(airflow) as client, pytest.raises(UserError, match="results --run demo-1"):
+    said = 'found "manual__1", which Airflow no longer has; see `nightbench results --run demo-1`'
+    with api(airflow) as client, pytest.raises(UserError, match=said):
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()

@@ -70,7 +70,7 @@ def test_what_an_airflow_lacks_is_said_with_how_to_add_it(tmp_path: Path) -> Non
     [
         (["nothing"], 'LINE: found "nothing"; expected one of external, fake'),
         (["pytorch", "gpu"], 'VARIANT: found "gpu"; pytorch has cpu, '),
-        (["fake"], "fake has none: it has no locks"),
+        (["fake"], "fake has none, because the line has no locks"),
     ],
 )
 def test_a_lock_is_of_a_line_and_a_variant(tmp_path: Path, words: list[str], said: str) -> None:

@@ -52,7 +52,10 @@ def test_the_process_that_failed_is_shown_unless_another_is_named(
         (("demo-1", "nets", None, None), 'case: found "nets"; .*/cases holds net, unbegun'),
         (("demo-1", "net", 4, None), 'repeat: found "4"; .* holds 1, 2, 3'),
         (("demo-1", "net", 1, "2"), 'rank: found "2"; repeat 1 holds trainer-0, trainer-1'),
-        (("demo-1", "unbegun", None, None), "unbegun has no log in .*: no repeat of it has ended"),
+        (
+            ("demo-1", "unbegun", None, None),
+            "unbegun has no log in .*: no repeat of the case has ended",
+        ),
     ],
 )
 def test_what_is_not_there_is_answered_with_what_is(spool: Spool, given, said: str) -> None:

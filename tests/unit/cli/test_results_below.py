@@ -49,7 +49,8 @@ def test_another_version_is_settled_by_a_comparison(given: RunPlan) -> None:
     (line,) = settling_lines(given.run.run_id, [row(given)])
     case_id = given.cases[0].planned.case_id
     assert line == (
-        f"{case_id} is clearly below its earlier nights. To check it: nightbench compare fake=1.0 "
+        f"{case_id} is clearly below its earlier nights. To check this case: nightbench compare "
+        "fake=1.0 "
         f"fake=2.0 --case {case_id}"
     )
 

@@ -135,8 +135,8 @@ def test_all_wrong_descriptions_are_said_together(
         "whole_weights",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
-        "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "
-        "count from 1 on",
+        "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected "
+        "a whole number of at least 1",
         "benchmarks/workloads/net/spec.json:12: scales.full.by_sequence_length: found a mapping; "
         'expected lengths with their parameters, as {"128": {"predictions": 20}}',
     ]
@@ -188,7 +188,11 @@ TRAINER = {"count": "trainers", "measured": True}
             {"strategy": {"parameter_server": True}},
             "axes.strategy.parameter_server: found true; expected also `roles.parameter_server`",
         ),
-        ("roles", {"single": {"t": {}}}, "roles.single.t.count: is missing; expected: How many"),
+        (
+            "roles",
+            {"single": {"t": {}}},
+            "roles.single.t.count: is missing; expected: Number of processes",
+        ),
         ("roles", {"single": {"t": {"count": 0}}}, "roles.single.t.count: found 0; expected a who"),
         (
             "roles",
@@ -206,7 +210,7 @@ TRAINER = {"count": "trainers", "measured": True}
         (
             "refused_workloads",
             {"nett": "no"},
-            "refused_workloads.nett: found nett, which has no lang.py; expected one that has",
+            "refused_workloads.nett: found nett, which has no lang.py; expected one with this file",
         ),
         (
             "refused_combinations",

@@ -180,7 +180,7 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
     for wrong, said in (
         (section.replace(f"@{ID}", ":latest"), 'found "reg/fake:latest"; expected its digest'),
         (section.replace("kind: container", "kind: venv"), "found 1 images with `kind: venv`"),
-        (section + "  paths: {fake: /opt}\n", "environments.paths: found it with `kind: cont"),
+        (section + "  paths: {fake: /opt}\n", "environments.paths: found paths with `kind: cont"),
         (section.replace("reg/fake", "/f.sif"), "expected a name in a registry: only apptainer"),
         (section.replace("reg/fake@", "") + "  engine: /opt/apptainer\n", "has no image ids"),
         (section + "  mounts: [data]\n", 'found "data"; expected a folder such as /data'),

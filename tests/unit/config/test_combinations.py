@@ -58,8 +58,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("oneflow", "gpt2", RANKS, "no attention with masks"),
         ("oneflow", "llama", RANKS, "no attention with masks"),
         ("pytorch", "mixtral", {**RANKS, "compiler": "inductor"}, "inductor compiles for sizes"),
-        ("pytorch", "mixtral", {**SPLIT, "tensor": 2}, "mixtral is never split by it: found 2"),
-        ("pytorch", "llama", {**SPLIT, "expert": 2}, "llama is never split by it: found 2"),
+        ("pytorch", "mixtral", {**SPLIT, "tensor": 2}, "mixtral is never split by tensor: found 2"),
+        ("pytorch", "llama", {**SPLIT, "expert": 2}, "llama is never split by expert: found 2"),
         ("pytorch", "mixtral", {**SPLIT, "expert": 3}, "found 3 with collective on 2x4; expected"),
         ("pytorch", "mixtral", {**SIXTEEN, "expert": 16}, "a divisor of experts, which are 8 "),
         ("pytorch", "mixtral", {**SHARDS, "expert": 2, "shard_stage": 1}, "experts are each devi"),
@@ -103,13 +103,13 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         (
             *("pytorch", "llama", {**SPLIT, "context": 8, "sequence_length": 8200, "scale": "8b"}),
-            "one whose double, times `tensor`, divides a sequence's 8200 tokens",
+            "a number whose double, times `tensor`, divides 8200 tokens",
         ),
         (
             "pytorch",
             "gpt2",
             {**SPLIT, "context": 2},
-            "gpt2 is never split by it: found 2; expected",
+            "gpt2 is never split by context: found 2; expected",
         ),
         ("jax", "llama", {**SPLIT, "context": 2, "compiler": "xla"}, "every device whole sequen"),
         ("pytorch", "llama", {**SPLIT, "context": 2, "shard": 2, "shard_stage": 1}, "computes pie"),
@@ -120,7 +120,12 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "a divisor of layers, which are 2",
         ),
         ("pytorch", "llama", {**SPLIT, **STAGES, "scale": "full"}, "share the table of embeddings"),
-        ("pytorch", "gpt2", {**SPLIT, "tensor": 2}, "gpt2 is never split by it: found 2; expected"),
+        (
+            "pytorch",
+            "gpt2",
+            {**SPLIT, "tensor": 2},
+            "gpt2 is never split by tensor: found 2; expected",
+        ),
         (
             "pytorch",
             "bert_base",
@@ -131,7 +136,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "micro_batches": 3}, "step, of 2 devices toge"),
         (
             *("pytorch", "llama", {**SPLIT, **STAGES, "schedule": "zero_bubble"}),
-            "found 2; expected one whose double, the stages of zero_bubble, is a divisor of layers",
+            "found 2; expected a number whose double (stages of zero_bubble) is a divisor of "
+            "layers",
         ),
         (
             *("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "recompute": "selective"}),
@@ -139,7 +145,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         (
             *("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 5}),
-            "found 5 with interleaved; expected rounds of equal size, as of a multiple of `pipe",
+            "found 5 with interleaved; expected rounds of equal size, for example a multiple of",
         ),
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
         ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "ask for `schedule: gpipe`"),
@@ -162,7 +168,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         (
             *("pytorch", "resnet50_v1.5", {**RANKS, **ROUNDED}),
-            "found bf16 with resnet50_v1.5, whose optimizer is momentum; expected one that Adam",
+            "found bf16 with resnet50_v1.5, whose optimizer is momentum; expected a workload that "
+            "Adam",
         ),
         ("paddle3", "llama", {**RANKS, **ROUNDED}, "states in float32 beside parameters in float"),
         ("tensorflow2", "bert_base", {**RANKS, **ROUNDED}, "does not support state_precision bf16"),
@@ -190,7 +197,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         ("jax", "gpt2", {**XLA, "tuning": "ddp_fp16"}, "jax does not support tuning ddp_fp16"),
         ("pytorch", "bert_base", SHARDS, "bert_base is never split: found 2; expected 1"),
-        ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold what is"),
+        ("pytorch", "llama", {**SHARDS, "batch_size_per_device": "max"}, "cannot hold a split"),
         (
             *("pytorch", "llama", {**SHARDS, "shard": 3, "devices_per_node": 2}),
             "found 3 with collective on 2x2; expected collective, and a divisor of the devices, of "

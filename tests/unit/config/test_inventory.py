@@ -83,7 +83,7 @@ def test_ansible_has_no_login_node() -> None:
     words = ["cluster", "from", "ansible", "gpu", "--ssh-conn-id", "lab", "--login", "x"]
     done = CliRunner().invoke(app, words, input=json.dumps(ANSIBLE))
     assert isinstance(done.exception, UserError)
-    assert 'found it with "ansible"' in str(done.exception)
+    assert 'found with "ansible"' in str(done.exception)
 
 
 @pytest.mark.parametrize(

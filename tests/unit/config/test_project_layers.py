@@ -73,7 +73,7 @@ def test_an_added_file_of_a_built_in_name_is_an_error(project: Path) -> None:
     (project / "workloads" / "sleep" / "data.py").write_text("batch = weights = None\n")
     (problem,) = load_catalog(BENCHMARKS, project).problems
     assert "benchmarks/workloads/sleep/spec.json:" in problem
-    assert f"{project / 'workloads/sleep/data.py'} has a file's name" in problem
+    assert f"{project / 'workloads/sleep/data.py'} has the name of an existing file" in problem
 
 
 def test_one_tree_is_shipped_and_named(

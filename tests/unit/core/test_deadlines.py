@@ -222,7 +222,9 @@ def test_how_a_night_stands(
 
 def test_a_late_night_that_was_loaded_in_time_says_that_its_verdicts_were_late() -> None:
     judged = night_status(NIGHT, [LOADED], AFTER, was_missing=True)
-    assert judged.sentence.endswith("was loaded at 2026-11-21 05:00 UTC and judged too late")
+    assert judged.sentence.endswith(
+        "was loaded at 2026-11-21 05:00 UTC and got its verdicts too late"
+    )
     loaded = dataclasses.replace(LOADED, loaded_at=at("2026-11-21T08:00"))
     late = night_status(NIGHT, [loaded], AFTER, was_missing=True)
     assert late.sentence.endswith("was loaded at 2026-11-21 08:00 UTC")

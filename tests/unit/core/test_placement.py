@@ -36,7 +36,7 @@ def test_cases_one_after_another_take_the_first_nodes() -> None:
 
 def test_too_few_nodes_take_part() -> None:
     with pytest.raises(
-        TooFewNodes, match="needs 3 of the 4 nodes of cluster four, and n1, n4 take"
+        TooFewNodes, match="needs 3 of the 4 nodes of cluster four, and n1, n4 are left"
     ):
         nodes_for(collective(3), FOUR, {"n4", "n1"})
 

@@ -101,15 +101,15 @@ def test_an_efficiency_is_shown_in_percent_and_only_with_a_baseline() -> None:
     cells = fill(table(one, two, metric="efficiency"), {}, results)
     assert only(cells, "a", "2x1").value == 90.0
     assert only(cells, "a", "2x1").unit == "%"
-    assert only(cells, "a", "1x1").reason == "its baseline was not measured in the same run"
+    assert only(cells, "a", "1x1").reason == "the baseline was not measured in the same run"
 
 
 @pytest.mark.parametrize(
     ("metric", "shown", "reason"),
     [
-        ("tokens_per_device", 512.0, "it counts no tokens"),
-        ("mfu", 40.0, "its FLOPs, or its devices' peak, are not known"),
-        ("tflops", 395.6, "its FLOPs, or its devices' peak, are not known"),
+        ("tokens_per_device", 512.0, "the case counts no tokens"),
+        ("mfu", 40.0, "the FLOPs of the case or the peak of its devices are unknown"),
+        ("tflops", 395.6, "the FLOPs of the case or the peak of its devices are unknown"),
     ],
 )
 def test_tokens_and_flops_are_those_of_a_device(metric: Any, shown: float, reason: str) -> None:

@@ -94,7 +94,7 @@ def test_verdicts_bring_their_evidence():
     assert verdicts["slower"].history == 24
     assert 0 < verdicts["steady"].smallest_slowdown < 0.06
     assert verdicts["broken"].sentence == "n2: trainer-1 exited with code 1"
-    assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0%, expected 10 % or less"
+    assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0%, expected: 10 % or less"
     assert verdicts["cancelled"].sentence == "cancelled: by ada"
     assert {(v.run_id, v.cluster) for v in verdicts.values()} == {(RUN.run_id, "local")}
 

@@ -79,7 +79,7 @@ def test_one_launch_that_differs_is_enough() -> None:
         (3, 0, FP32, "B has no launch with losses"),
         (0, 3, FP32, "A has no launch with losses"),
         (3, 3, TrainingTraits("fp8"), "fp8 has no tolerance"),
-        (4, 4, TrainingTraits("fp32", is_asynchronous=True), "4 launches of 5"),
+        (4, 4, TrainingTraits("fp32", is_asynchronous=True), "needs 5 launches; found 4"),
     ],
 )
 def test_what_cannot_be_compared_says_why(a: int, b: int, traits: TrainingTraits, why: str) -> None:

@@ -58,7 +58,7 @@ def test_a_fall_that_no_series_shows_alone_is_told_of_the_build_that_twenty_shar
     assert found.low < -0.015 < found.high < 0
     assert len(found.members) >= 18
     assert found.sentence.startswith(
-        f"build 2 of a: {len(found.members)} of 20 series slower by 1."
+        f"build 2 of a: {len(found.members)} of 20 series are slower by 1."
     )
 
 

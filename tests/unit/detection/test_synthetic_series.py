@@ -271,7 +271,7 @@ def test_a_power_is_below_its_limit_only_where_the_count_is_sure_of_it() -> None
     assert not power_grade("over 4 noise", Trials(missed=19)).below  # too few
     poor = power_grade("over 4 noise", Trials([2] * 60, 40, 7))
     assert "60 of 100" in poor.below
-    assert "at least 90%" in poor.below
+    assert "expected 90% at least" in poor.below
     assert (poor.trials, poor.spoiled, poor.limit_value) == (100, 7, 0.9)
     assert not power_grade("3%", Trials(missed=100)).below
     slow = power_grade("over 4 noise", Trials([6, 7] * 49, 2))

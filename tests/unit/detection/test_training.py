@@ -139,6 +139,10 @@ def test_another_version_with_the_same_random_numbers_may_only_round(figure: str
     assert judge_training(tonight, FIVE[:4], dropout).kind is TrainingKind.SAME
     others = night(5, {figure: LOSSES[figure] + 1e-3, "first": 6.801}, version="2.14.0")
     assert judge_training(others, FIVE, dropout).kind is TrainingKind.SAME
+    bf16 = night(
+        5, {figure: LOSSES[figure] + 0.1, "first": LOSSES["first"] + 1e-4}, version="2.14.0"
+    )
+    assert judge_training(bf16, FIVE, replace(dropout, precision="bf16")).kind is TrainingKind.SAME
 
 
 def test_random_numbers_that_are_others_each_time_alert_never() -> None:
@@ -164,7 +168,7 @@ def test_asynchronous_training_is_compared_once_its_spread_is_known() -> None:
     nights = [night(number, {"mean": 5.5 + 0.02 * (number % 3)}) for number in range(5)]
     early = judge_training(night(5), nights[:3], servers)
     assert early.kind is TrainingKind.NOT_COMPARABLE
-    assert "asynchronous: 3 nights of 5" in early.sentence
+    assert "asynchronous trainers needs 5 nights; found 3" in early.sentence
     assert judge_training(night(5, {"mean": 5.57}), nights, servers).kind is TrainingKind.SAME
     assert judge_training(night(5, {"mean": 5.0}), nights, servers).kind is TrainingKind.CHANGED
 

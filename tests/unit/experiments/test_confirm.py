@@ -191,7 +191,7 @@ def test_one_build_is_held_against_the_baseline() -> None:
         suspect(LOCKED, LOCKED, None, "2.13.0"), None, answer("n1", down, down), None
     )
     assert still.outcome is ConfirmationResult.CONFIRMED
-    assert "it is still slower" in still.sentence
+    assert "the case is still slower" in still.sentence
 
 
 def test_rounds_that_are_added_decide_what_the_first_left_open() -> None:

@@ -73,7 +73,7 @@ def test_the_budget_of_dropped_rounds_ends_it_and_what_was_interrupted_is_not_in
     assert rounds.progress(order, launches).next == (1, A)
     done = rounds.progress(order, [*launches, bad(1, A, "disturbed")])
     assert done.next is None
-    assert "more than the budget of 2" in (done.stopped or "")
+    assert "more than the allowed 2" in (done.stopped or "")
 
 
 def test_launches_of_another_schedule_are_refused() -> None:

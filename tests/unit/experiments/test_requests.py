@@ -107,7 +107,7 @@ def test_an_image_beside_an_image_on_a_cluster_that_runs_them(
     known({"pytorch": one})
     assert checked_compare(goal, away, Spool(tmp_path))["request"]["b"] == goal.b
     known({})
-    with pytest.raises(UserError, match="cluster local runs nothing in images"):
+    with pytest.raises(UserError, match="cluster local does not use images"):
         checked_compare(goal, away, Spool(tmp_path))
 
 

@@ -139,7 +139,7 @@ def test_a_batch_that_speed_and_time_contradict_is_refused():
     )
     times_s = [float(n) for n in range(8)]
     assert window(text, times_s, samples=32, format_="paddle").step_seconds == [0.1] * 30
-    with pytest.raises(reading.LogError, match="32 samples per step; expected 64"):
+    with pytest.raises(reading.LogError, match="32 per step; expected 64"):
         window(text, times_s, samples=64, format_="paddle")
 
 

@@ -149,7 +149,7 @@ def test_a_gang_that_does_not_get_ready_is_aborted(bench):
     bench.world(JOB).nodes["n2"].deaf = True
     outcome = bench.run()
     assert outcome.status is CaseStatus.FAILED
-    assert "n2: was not ready within 15 s" in outcome.why
+    assert "n2: the node was not ready within 15 s" in outcome.why
     assert bench.launched("n1") == []
 
 

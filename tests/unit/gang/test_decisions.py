@@ -47,7 +47,7 @@ def test_waits_for_all_to_be_ready_then_says_go():
 def test_a_node_that_is_late_aborts():
     late = act(view("n1", "ready"), view("n2"), timing=Timing(NOW - 11))
     assert late.action is GangAction.ABORT
-    assert sentences(late.reasons) == "n2: was not ready within 10 s"
+    assert sentences(late.reasons) == "n2: the node was not ready within 10 s"
     stuck = act(view("n1", "running"), view("n2", "ready"), timing=Timing(NOW - 30, NOW - 11))
     assert sentences(stuck.reasons) == "n2: did not start within 10 s after the start signal"
 

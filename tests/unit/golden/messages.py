@@ -37,7 +37,8 @@ from nightbench.core.model.alerts import (
     Confirmation,
     ConfirmationResult,
 )
-from nightbench.core.sentences import sentence, sentences
+from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
+from nightbench.core.sentences import sentences
 from nightbench.detection import Change
 from nightbench.detection import verdict_sentences as said
 from nightbench.detection.control_shift import ControlShift
@@ -120,11 +121,15 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.OUT_OF_MEMORY: ("rank 1", "the kernel's log", ""),
     ReasonCode.LOSS_NOT_FINITE: ("rank 1", "", ""),
     ReasonCode.NO_RANK_FILE: ("rank 1", "", ""),
-    ReasonCode.NO_PROGRESS: ("rank 1", "last seen in phase window, step 12", "a step within 300 s"),
+    ReasonCode.NO_PROGRESS: (
+        "rank 1",
+        'last seen in phase "window", step 12',
+        "a step within 300 s",
+    ),
     ReasonCode.REPEAT_TOO_LONG: ("", "", "30 min"),
     ReasonCode.PROCESSES_STUCK: ("", "4711, 4712", ""),
-    ReasonCode.FOREIGN_CPU: ("", "42% of the cores: train of anna (pid 7)", "10% at most"),
-    ReasonCode.FOREIGN_GPU: ("", "train of anna (pid 7)", "none"),
+    ReasonCode.FOREIGN_CPU: ("", "42% of the cores: train (pid 7, user anna)", "10% at most"),
+    ReasonCode.FOREIGN_GPU: ("", "train (pid 7, user anna)", "none"),
     ReasonCode.DEVICE_THROTTLED: ("GPU 0", "hw_thermal_slowdown in 12 samples", "in no sample"),
     ReasonCode.NODE_IN_USE: ("", "600 s", ""),
     ReasonCode.NO_GO: ("", "", "60 s"),
@@ -143,7 +148,7 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.LAUNCHES_FAILED: ("", "3 of 5 launches", ""),
     ReasonCode.DISTURBED_TOO_OFTEN: ("", "3 repeats", "2 at most"),
     ReasonCode.STEPS_DIFFER: ("rank 1", "300 s", ""),
-    ReasonCode.BATCH_JOB_ENDED: ("job 17", "TIMEOUT", ""),
+    ReasonCode.BATCH_JOB_ENDED: ("Slurm job 17", "TIMEOUT", ""),
     ReasonCode.TIME_LIMIT: ("", "", "2 h"),
     ReasonCode.NO_OUTCOME: ("", "", ""),
     ReasonCode.WINDOW_ENDED: ("2026-09-13 06:00 UTC", "2 good of 5 repeats", "5 good ones"),
@@ -157,10 +162,10 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ),
     ReasonCode.NODE_LEFT_OUT: ("", "", ""),
     ReasonCode.TOO_FEW_NODES: ("", "1 of 2", ""),
-    ReasonCode.NO_TRAINER: ("", "1 of 2 trainers", "2"),
+    ReasonCode.NO_TRAINER: ("", "1 trainers", "2"),
     ReasonCode.NO_STEPS: ("rank 1", "", ""),
     ReasonCode.BAD_WINDOW: ("rank 1", "-1 s", ""),
-    ReasonCode.BAD_FIGURE: ("throughput", "nan", ""),
+    ReasonCode.BAD_FIGURE: ("the throughput", "nan", ""),
     ReasonCode.NO_CLOCK_OFFSET: ("", "", ""),
     ReasonCode.NO_COMMON_INTERVAL: ("", "0.3 s", ""),
     ReasonCode.NO_GOOD_REPEAT: ("", "", ""),
@@ -194,8 +199,10 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
 
 def reasons() -> Iterator[tuple[str, str]]:
     """Yield each code with its sentence, and some together."""
+    why = [Reason(ReasonCode.PROCESS_EXITED, "n1", "rank 1", "code 1")]
     for code, (subject, observed, expected) in REASONS.items():
-        yield code, sentence(Reason(code, "n1", subject, observed, expected))
+        told = [Reason(code, "n1", subject, observed, expected)]
+        yield code, sentences(told + why * (code in EXPLAINED_BY_THE_NEXT))
     yield (
         "together",
         sentences(

@@ -86,5 +86,7 @@ def test_a_case_starts_on_a_node_that_is_left(planned):
 def test_a_case_ends_where_no_node_is_left(planned):
     run, found = planned
     out(run, n1="0 free", n2="full")
-    with pytest.raises(UserError, match="n1: left out: disk: 0 free, expected 5 GB; too few nodes"):
+    with pytest.raises(
+        UserError, match="n1: the node is left out: disk: 0 free, expected: 5 GB; too few nodes"
+    ):
         place_around_unhealthy(run, found)

@@ -111,7 +111,7 @@ def test_hang_is_no_progress(drive):
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert "no_progress trainer-1: last seen in phase window, step 4" in why(result)
+    assert 'no_progress trainer-1: last seen in phase "window", step 4' in why(result)
     assert "(a step within 1.5 s)" in why(result)
     hung = next(p for p in result["processes"] if p["name"] == "trainer-1")
     assert (hung["phase"], hung["step"]) == ("window", 4)

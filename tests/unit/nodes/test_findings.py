@@ -68,7 +68,7 @@ SPOILED = [
     (put("writable", False), CPU, "root", FindingLevel.FAIL, "environments.root"),
     (put("problem", "Read-only file system"), CPU, "root", FindingLevel.FAIL, "dmesg"),
     (
-        put("problem", "programs do not run there (noexec)"),
+        put("problem", "programs in this folder do not run (noexec)"),
         CPU,
         "root",
         FindingLevel.FAIL,
@@ -322,7 +322,7 @@ def test_neighbours_are_named(seen, action, level):
     cluster = dataclasses.replace(CPU, neighbours=NeighbourPolicy(action=action))
     finding = only(findings(seen(spoil), cluster))
     assert finding.level is level
-    assert "train of anna (pid 7)" in finding.found
+    assert "train of user anna (pid 7)" in finding.found
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_neighbours_are_named(seen, action, level):
             "environments.python",
         ),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Read-only file system", "root", "remount"),
-        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "node's user"),
+        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "SSH user"),
         (ReasonCode.DISK_FULL, "no room to write", "disk", "quota"),
         (
             ReasonCode.NODE_UNREACHABLE,

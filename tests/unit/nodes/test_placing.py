@@ -67,8 +67,8 @@ def test_ill_and_quarantined_nodes_take_no_part():
     }
     found = nodes_out_tonight(looked((ODD,), (ILL,), ()), states)
     assert {node: sentences(why) for node, why in found.items()} == {
-        "n2": "n2: left out: preflight: disk: 0 free, expected 5 GB",
-        "n3": "n3: left out: in quarantine since 2026-11-21 01:00 UTC: new fans",
+        "n2": "n2: the node is left out: preflight: disk: 0 free, expected: 5 GB",
+        "n3": "n3: the node is left out: in quarantine since 2026-11-21 01:00 UTC: new fans",
     }
 
 
@@ -137,7 +137,7 @@ def test_spool_gives_back_what_was_found(folder):
     assert known.out == out("n2")
     assert known.health.valid_controls == ()
     assert notes(folder) == [
-        "n2: left out: disk: 0 free, expected 5 GB",
+        "n2: the node is left out: disk: 0 free, expected: 5 GB",
         "n1: clock: 3 min ahead (expected 1 min)",
         "clock: 3 min ahead",
     ]
@@ -168,7 +168,7 @@ def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
     end(folder, "b", 3, "n2")
     now = nodes_out_now(folder, "lab")
     assert sentences(now.pop("n2")) == (
-        "n2: left out: 2 faults in a row; the last one in b/g0: unreachable: ?"
+        "n2: the node is left out: 2 faults in a row; the last one in b/g0: unreachable: ?"
     )
     assert now == out("n3")
     end(folder, "b", 3, None)

@@ -165,7 +165,7 @@ def test_a_run_whose_framework_is_away_is_unavailable_in_every_field() -> None:
 def test_what_does_not_count_says_why(rows: list[dict[str, object]]) -> None:
     assert list(verdict_lines(rows)) == [
         "net-fake-collective-1x1-bs2: 10 % below the median",
-        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %, expected at most 5",
+        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %, expected: at most 5",
         "net-other-single-1x1-bs1: n2: fell silent",
     ]
 
@@ -175,6 +175,9 @@ def test_the_digest_begins_with_the_worst(rows: list[dict[str, object]], tmp_pat
     text = report_text(RunReport(RUN, rows, notes=["SQL: `psql`"]))
     assert text.startswith("# demo on local: 3 cases: 1 regressed, 1 failed, 1 quarantined\n")
     assert "requested by ann" in text
+    repeats = text.split("## Repeats\n\n")[1].split("\n\n")[0].splitlines()
+    assert len(repeats) == 2 + len(rows)
+    assert all(line.startswith("| net-") and line.count("|") == 9 for line in repeats[2:])
     path = write_report(tmp_path / "reports", RUN.run_id, ".md", text)
     assert path == tmp_path / "reports" / "demo-1.md"
     assert path.read_text() == text

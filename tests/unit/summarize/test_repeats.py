@@ -115,7 +115,7 @@ def test_a_synchronous_parameter_server_needs_no_clocks() -> None:
 @pytest.mark.parametrize(
     ("ranks", "said"),
     [
-        ((rank(0, [0.1] * 10),), "1 trainers reported, expected 2"),
+        ((rank(0, [0.1] * 10),), "1 trainers reported results, expected 2"),
         (
             (rank(0, [0.1]), RankResult("trainer-1", "trainer", 1, "n1")),
             "n1: trainer-1 reported no steps",

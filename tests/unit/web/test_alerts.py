@@ -99,7 +99,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("dismiss", {"reason": "bored"}, "bored"),
     ("snooze", {}, "expected: 12h, 3d, 2w"),
     ("snooze", {"until": "soon"}, "12h, 3d, 2w"),
-    ("snooze", {"until": "2001-01-01"}, "a time to come"),
+    ("snooze", {"until": "2001-01-01"}, "a future time"),
     ("snooze", {"until": "9999-12-31T23:59-14:00"}, "366 days ahead at most"),
     ("assign", {"owner": "x" * 201}, "200 at most"),
     ("resolve", {"why": "x" * 2001}, "2000 at most"),

@@ -184,7 +184,7 @@ def test_a_merge_base_is_named_once_it_is_known() -> None:
         (
             {"state": "running", "cancelled_by": "bob"},
             "pending",
-            "Cancelled; the current launch still ends",
+            "Cancelled; stops when the current launch ends",
         ),
         (
             {"state": "failed", "why": "no such wheel\n/x"},

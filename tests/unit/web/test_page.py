@@ -145,7 +145,7 @@ def test_a_quarantined_case_says_which_check_failed() -> None:
     bad = row(0, 999.0, quarantined=True, quarantine_reasons=[WEIGHTS.to_json()])
     (case,) = client(Rows([bad])).get("/api/runs/demo-night-0").json()["cases"]
     assert (case["state"], case["throughput"]) == ("quarantined", 999.0)
-    assert case["sentences"] == ["weights_agree: 2, expected 1"]
+    assert case["sentences"] == ["weights_agree: 2, expected: 1"]
 
 
 def test_a_case_that_failed_has_its_reason_and_the_end_of_its_traceback() -> None:

@@ -69,8 +69,8 @@ class Confirmation:
     sentence: str
     """One sentence: what was compared, on which nodes, with which result."""
     ratio: float | None = None
-    """Throughput of the candidate / throughput of the last good build."""
+    """Throughput of the candidate / that of the last good build, or / baseline for one build."""
     low: float | None = None
     high: float | None = None
     rounds: int = 0
-    """Pairs that counted."""
+    """Pairs of launches that counted; launches for one build."""

@@ -62,12 +62,12 @@ class Case:
     pservers: int = 0
     """Parameter servers; 0 without."""
     batch_size_per_device: int | Literal["max"] = 1
-    """Samples in a step of one trainer, its part where several compute the same; `max`: the largest
-    batch that fits, found by the run."""
+    """Samples in a step of one trainer, its part if several compute the same. `max` (null in the
+    warehouse): the largest batch that fits, found by the run."""
     shard: int = 1
     """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
     shard_stage: int | None = None
-    """Parts that are sharded: 1 optimiser states, 2 gradients as well, 3 parameters as well."""
+    """Sharded parts: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: none."""
     tensor: int = 1
     """Devices that split each matrix; they compute the same samples, those of all of them."""
     context: int = 1
@@ -76,9 +76,9 @@ class Case:
     expert: int = 1
     """Devices that split the experts of each layer; each computes samples of its own."""
     pipeline: int = 1
-    """Devices that split the layers, a stage each; they compute the same samples, too."""
+    """Devices that split the layers, one or two stages each; they compute the same samples, too."""
     schedule: str | None = None
-    """Order in which parts of a batch go through a pipeline, such as 1f1b."""
+    """Order in which parts of a batch go through a pipeline, such as 1f1b; null without one."""
     micro_batches: int = 1
     """Parts of a step's batch, one after another; their gradients are summed up."""
     recompute: str = "none"
@@ -86,15 +86,15 @@ class Case:
     state_precision: str = "fp32"
     """Precision of the optimiser's states between steps: fp32, as parameters, or bf16."""
     tuning: str = "default"
-    """Switches that the line alone has, by the name of how they are set."""
+    """Name of a setting of switches that only this line has; default: the line's defaults."""
     precision: str = "fp32"
     """fp32, tf32, bf16 or fp16."""
     sync: str = "sync"
-    """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
+    """How parameter servers are updated: sync, async, half_async, geo; null without servers."""
     compiler: str = "none"
     """none, xla, inductor, cinn."""
     execution: str = "default"
-    """The framework line's own default (eager or graph), or another by name."""
+    """Way of execution; default: the one that the framework line chooses (eager or graph)."""
     layout: str = "default"
     """Memory layout of activations; default: the framework's."""
     sequence_length: int | None = None
@@ -108,9 +108,9 @@ class Case:
     sparsity: float | None = None
     """Percent of the gradients that a compression leaves out of an exchange."""
     cpus: int | None = None
-    """Cores of each process, no other's; otherwise processes share those of their node."""
+    """Exclusive cores of each process; null: processes share the cores of their node."""
     memory_mb: int | None = None
-    """Megabytes (10^6 bytes) that each process may take; otherwise there is no limit."""
+    """Megabytes (10^6 bytes) that each process may use; null: no limit."""
     data: str = "synthetic"
     """synthetic, or what is read."""
     scale: str = "full"
@@ -237,10 +237,10 @@ class ReferenceLosses(v.StrictModel):
     first: v.Some[float]
     """Loss of the initial weights on the first batch of rank 0, 1, ..."""
     third: Annotated[dict[v.Name, v.Some[float]], Field(min_length=1)]
-    """Number of ranks: the loss of each rank's third step, after two updates."""
+    """For each number of ranks, the loss of each rank's third step, after two updates."""
     together: dict[v.Name, _Pair] = Field({})
-    """Number of ranks that compute the same samples (`tensor`, `context`, `pipeline`), those of all
-    of them: the loss of the first and of the third step."""
+    """For each number of ranks that compute the samples of all of them together (`tensor`,
+    `context`, `pipeline`), the loss of the first and of the third step."""
 
     def of(self, case: Case) -> ReferenceLosses | None:
         """Return them where they are those of a case, else None."""

@@ -106,10 +106,10 @@ _Variant = Annotated[v.Name, v.Words("variant")]
 
 
 class Index(v.StrictModel):
-    """A package index that holds what the default index does not."""
+    """A package index with packages that the default index does not have."""
 
     url: v.Text
-    """Its address, as for `--index-url`."""
+    """Address of the index, as for `--index-url`."""
     options: v.Many[v.Text] = ()
     """Options of `uv pip install` that take packages from it [default: `--index URL`]."""
 
@@ -127,17 +127,17 @@ class Role(v.StrictModel):
     """Which of its processes are measured, if it is."""
 
     count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")]
-    """How many, or the axis of the case that says it: `trainers`, `pservers`, `nodes`."""
+    """Number of processes, or the axis that gives it: `trainers`, `pservers`, `nodes`."""
     place: Literal["spread", "fill", "lead"] = "spread"
-    """Where: on the nodes in turn (`spread`), on a node's devices before the next node's (`fill`),
-    on the first node (`lead`)."""
+    """Place of the processes: on each node in turn (`spread`), on all devices of a node before the
+    next node (`fill`), or on the first node (`lead`)."""
     measured: bool = False
-    """Its steps are timed, and it ends by itself. Others serve until all that are measured have
-    ended; then the agent ends them."""
+    """The process's steps are timed, and it ends by itself. Other processes serve until all
+    measured processes have ended; then the agent ends them."""
     device: Annotated[bool | None, AfterValidator(_as_measured), Field(validate_default=True)] = (
         None
     )
-    """Whether it gets its own GPU [default: as `measured`]."""
+    """Whether each process gets its own GPU [default: the value of `measured`]."""
 
 
 MACHINES: tuple[Literal["x86_64"], ...] = ("x86_64",)
@@ -148,30 +148,30 @@ class Variant(v.StrictModel):
     """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
 
     device: _Kind
-    """Devices that it is for: `cpu` or `gpu`."""
+    """Kind of devices for which the variant is built: `cpu` or `gpu`."""
     pythons: Annotated[v.Many[v.Series], AfterValidator(_ascending)] = ()
     """Series of Python that its lock supports, ascending: `["3.11", "3.12"]`. A node uses the
     newest of them that it has, or one that uv downloads. Without this key the variant has no
     environment: the agent's own interpreter runs it."""
     index: Index | None = None
-    """Index that it comes from, unless the site has folders of wheels [default: the default
+    """Package index of the variant, if the site has no folders of wheels [default: the default
     index]."""
     package: v.Name | None = None
-    """Name of its main package where it is not the line's."""
+    """Name of the variant's main package, if it is not the line's."""
     version: v.Text | None = None
     """Version that its lock installs, if it is not the line's."""
     unlocked: v.Text | None = None
-    """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
-    none."""
+    """Reason why Nightbench has no lock of this variant, and how a site gets one. Users see it
+    until a lock exists."""
     versions: Annotated[tuple[str, ...], v.DERIVED] = ()
     """Versions of its main package, the newest last; the others are for older Pythons."""
     problem: Annotated[str | None, v.DERIVED] = None
     """Problem of its lock: the cases that are run from it are unavailable."""
     cuda: v.Text | None = None
-    """CUDA that it is built with, such as `13.0`."""
+    """Version of CUDA with which the variant is built, such as `13.0`."""
     driver: v.Text | None = None
-    """Oldest driver that it works with. A node with an older one, or with none, is refused before
-    anything is built."""
+    """Oldest driver with which the variant works. A node with an older driver, or without one, is
+    refused before anything is built."""
     compute_capabilities: v.Many[v.Text] = ()
     """Compute capabilities of the GPUs that it works on, for example `8.0` [default: any]. A node
     with another GPU is refused before anything is built."""
@@ -212,13 +212,13 @@ _Values = Annotated[Any, AfterValidator(_values), v.Words("value or list of valu
 
 
 class Combination(v.StrictModel):
-    """Values of several axes that a line runs each, but not together."""
+    """Values of several axes that a line supports separately, but not together."""
 
     when: Annotated[dict[_Of, _Values], AfterValidator(_several)]
-    """Condition: its value, or a list of values of which one is enough. All conditions must be met.
-    A key is an axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `pipeline`, `optimizer`
-    (of the workload), `device` (its kind) or `replicas` (`several` if the model has copies after
-    `shard`, `tensor` and `pipeline`). The value of real data is their format."""
+    """For each condition, a value or a list of values, of which one is enough. All conditions must
+    be met. A key is an axis, `workload`, `trainers`, `nodes`, `devices_per_node`, `pipeline`,
+    `optimizer` (of the workload), `device` (its kind) or `replicas` (`several` if the model has
+    copies after `shard`, `tensor` and `pipeline`). The value of real data is their format."""
     refused: v.Text
     """The reason for users."""
 
@@ -240,49 +240,49 @@ class FrameworkInfo(v.StrictModel):
     version: v.Text
     """Version that the locks install."""
     package: v.Name | None = None
-    """Name of its wheel on the index; null where there is none."""
+    """Name of the line's main package on the package index; null if there is none."""
     api: v.Name
-    """Which file of a workload's folder holds the network for this line: `<api>.py`. Lines that
-    speak one language share it."""
+    """Name of the model file that this line uses in each workload's folder: `<api>.py`. Lines with
+    the same API share these files."""
     commands: bool = False
-    """It runs the `commands` of suites, by `launch.py` alone, and no workload."""
+    """The line only runs the `commands` of suites, by its `launch.py`, and no workload."""
     devices: Annotated[dict[_Kind, _Support], Field(min_length=1)]
-    """Device kinds that its runtime knows."""
+    """Kinds of devices on which the line can run."""
     variants: Annotated[dict[_Variant, Variant], Field(min_length=1)]
-    """Its builds; the first for a cluster's devices is taken unless another is named."""
+    """Builds of the line. The first one for the cluster's devices is used if no other is named."""
     axes: _Axes
-    """Axis: its values, each with true where the line really honours it, else with the reason for
-    users, or with a mapping of device kinds to these. An axis that is left out has its default
-    alone; `strategy` has none."""
+    """For each axis, its values: true if the line supports the value, otherwise the reason for
+    users, or a mapping of device kinds to these. If an axis is absent, the line supports only its
+    default; `strategy` has no default."""
     roles: dict[StrategyName, _Roles] = Field({})
-    """Strategy: the roles of its processes, in the order of launch. Unless given, trainers alone,
-    which fill the nodes."""
+    """For each strategy, the roles of its processes in the order of launch [default: only trainers,
+    which fill the nodes]."""
     refused_workloads: dict[v.Name, v.Text] = Field({})
-    """Workload with a model file of the line's API that the line does not run: the reason for
-    users."""
+    """Workloads that have a model file for the line's API but do not run on the line, each with the
+    reason for users."""
     refused_combinations: v.Many[Combination] = ()
-    """Values that the line runs each, but not together: a suite that asks for them is refused, or
-    skips these cases where it may."""
+    """Values that the line supports separately, but not together. A suite with such cases is
+    refused, or skips them if it has `unsupported: skip`."""
     launcher_env: v.Many[v.Text] = ()
-    """Environment variables that `launch.py` sets from case and cluster: no file may set them."""
+    """Environment variables that `launch.py` sets. Suites and clusters must not set them."""
     controls: dict[_Kind, v.Text] = Field({})
-    """Device kind: script of this folder that measures the speed of all devices of a node, run by
-    the line's interpreter (see benchmarks/README.md)."""
+    """For each device kind, a script of this folder that measures the speed of all devices of a
+    node. The line's interpreter runs it (see benchmarks/README.md)."""
     shares_ends: bool = False
     """With a `pipeline`, every device computes the parts before and after the layers for its own
     samples; otherwise the first and the last stage do. Needed to compute the memory of a case."""
     whole_weights: bool = False
-    """At `shard_stage: 2` every device keeps whole parameters; else they are split, too, and
-    gathered once a step. For the memory that a case needs."""
+    """At `shard_stage: 2` every device keeps whole parameters; otherwise they are split too, and
+    gathered once a step. Needed to compute the memory of a case."""
     keeps_casts: bool = False
-    """In bf16 and fp16 replicas keep until the backward what autocast has made of matrices and of
-    their inputs. For the memory that a case needs."""
+    """In bf16 and fp16, replicas keep the matrices and inputs that autocast has cast until the
+    backward pass. Needed to compute the memory of a case."""
     replaces: bool = False
-    """In a project's folder: replaces the built-in one of the same name."""
+    """In a project's folder, true replaces the built-in line of the same name."""
     for_tests: bool = False
-    """No framework, but a stand-in for tests."""
+    """The line is not a framework, but a stand-in for tests."""
     size_bytes: v.Whole = 0
-    """Disk that the environment takes."""
+    """Disk space of the environment, in bytes."""
     problem: Annotated[str | None, v.DERIVED] = None
     """Problems of the line's folder, a line for each problem: its cases are unavailable."""
     libraries: dict[v.Text, v.Text] = Field({})

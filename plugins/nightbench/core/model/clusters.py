@@ -91,17 +91,17 @@ class Node:
 
 
 class NeighbourPolicy(v.StrictModel):
-    """Reaction to foreign work on a node: processes that are not of the job."""
+    """Reaction to other processes on a node, which do not belong to the job."""
 
     action: Literal["record", "wait", "refuse"] = "wait"
-    """Before a launch: `record` only writes it down, `wait` waits and then fails, `refuse` fails at
-    once. [default: `wait`, with `shared: true` `record`]."""
+    """Reaction before a launch: `record` only stores the processes, `wait` waits and then fails,
+    `refuse` fails at once [default: `wait`, with `shared: true` `record`]."""
     wait_s: v.PositiveDuration = Field(600.0, alias="wait")
-    """How long `wait` waits for quiet."""
+    """Longest time that `wait` waits for the end of other processes."""
     cpu_share: v.Percentage = Field(0.10, alias="cpu")
-    """Foreign share of the job's cores above which it counts."""
+    """Share of the job's cores above which other processes count."""
     gpu: bool = True
-    """A foreign process on a GPU of the job counts."""
+    """Another process on a GPU of the job counts."""
     budget: v.Whole = 3
     """Repeats of a case that are launched again because foreign work or a throttled device
     disturbed them."""
@@ -120,25 +120,25 @@ class HealthPolicy(v.StrictModel):
     quarantine_after: v.Count = 3
     """Consecutive faults of a node after which it is left out until it is healthy."""
     expected_devices: v.Whole | None = None
-    """GPUs that each node must show [default: `devices.per_node`]."""
+    """Number of GPUs that each node must have [default: `devices.per_node`]."""
     governor: v.Name | None = None
     """CPU frequency governor that is expected, such as `performance`."""
     min_disk_bytes: v.Size = Field(5_000_000_000, alias="min_disk")
-    """Free disk below `environments.root`, `5GB`."""
+    """Smallest free disk space at `environments.root`, such as `5GB`."""
     max_clock_error_s: v.PositiveDuration = Field(60.0, alias="max_clock_error")
     """Largest difference of a node's clock from the controller's."""
     min_link_mbps: v.LinkSpeed | None = Field(None, alias="min_link")
-    """Speed of the link of `interface`, `10Gbit/s`."""
+    """Lowest speed of the link of `interface`, such as `10Gbit/s`."""
     min_controls: dict[
         ControlName,
         Annotated[float, Field(gt=0), v.Words("number")],
     ] = Field({})
-    """Control measurement: least median that `nightbench accept` takes from every device or link,
-    matrix products in GFLOP/s, `memory_copy` and all-reduces in GB/s (docs/accept.md)."""
+    """Lowest median of each control measurement that `nightbench accept` accepts from every device
+    or link: matrix products in GFLOP/s, `memory_copy` and all-reduces in GB/s (docs/accept.md)."""
 
 
 class EnvironmentPolicy(v.StrictModel):
-    """Where framework environments come from on the nodes."""
+    """Source of the framework environments on the nodes."""
 
     kind: Literal["venv", "container"] = "venv"
     """`venv`: from the lines' locks. `container`: every line runs in an image (docs/containers.md).
@@ -148,14 +148,14 @@ class EnvironmentPolicy(v.StrictModel):
     python: v.Text = "python3"
     """Interpreter (3.7 or newer) on the node that runs the agent."""
     variants: dict[v.FrameworkName, v.Name] = Field({})
-    """Framework line: variant of its lock, such as `cu126`."""
+    """For each framework line, the variant of its lock, such as `cu126`."""
     paths: dict[v.FrameworkName, v.Text] = Field({})
-    """Framework line: prefix that the site prepared (`bin/python` below it)."""
+    """For each framework line, a prefix that the site prepared (with `bin/python`)."""
     engine: v.Text = "podman"
     """With `kind: container`: program on the nodes, `podman`, `docker` or another that takes their
     commands, or `apptainer`."""
     images: dict[v.FrameworkName, PinnedImage] = Field({})
-    """With `kind: container`: framework line: image, `NAME@sha256:…`, or `sha256:…` for one that is
+    """With `kind: container`, image of each framework line: `NAME@sha256:…`, or `sha256:…` if it is
     already on the nodes. With apptainer a NAME that begins with / is a file on the nodes."""
     image_python: v.Text = "python3"
     """Python in the images."""
@@ -254,8 +254,8 @@ class KubernetesPolicy(v.StrictModel):
     """Nodes are pods, which a case creates and deletes (docs/kubernetes-clusters.md)."""
 
     images: Annotated[dict[v.FrameworkName, Image], Field(min_length=1), v.Words("images")]
-    """Framework line: image of its pods, with Python 3.7 or newer as `environments.python`. The
-    line's environment is built in the pod, or is in the image (`environments.paths`)."""
+    """Image of the pods of each framework line, with Python 3.7 or newer as `environments.python`.
+    The line's environment is built in the pod, or is in the image (`environments.paths`)."""
     conn_id: v.Name = "kubernetes_default"
     """Airflow Connection of type kubernetes: in-cluster, or a kubeconfig."""
     namespace: DnsLabel = "default"
@@ -264,9 +264,9 @@ class KubernetesPolicy(v.StrictModel):
     """`hosts` of `nodes` are names of Kubernetes nodes, and each pod runs on its own; `false`: the
     scheduler chooses machines."""
     wait_s: v.PositiveDuration = Field(1800.0, alias="wait")
-    """How long a case waits for all its pods to run; then its pods are deleted and it fails."""
+    """Longest time until all pods of a case run; then they are deleted and the case fails."""
     time_limit_s: v.PositiveDuration = Field(12 * 3600.0, alias="time_limit")
-    """After which Kubernetes ends a pod (`activeDeadlineSeconds`), even without a controller."""
+    """Time limit of a pod, which Kubernetes enforces (`activeDeadlineSeconds`)."""
     resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field({})
     """Requests and limits of a pod: `{cpu: "10", memory: 5Gi, nvidia.com/gpu: "8", hugepages-2Mi:
     1Gi}`. A case with `cpus` or `memory` states these itself."""
@@ -275,8 +275,8 @@ class KubernetesPolicy(v.StrictModel):
     tolerations: Annotated[v.Many[LabelKey], v.Words("keys of taints")] = ()
     """Taints of machines that the pods tolerate."""
     claims: Annotated[dict[v.NodePath, Claim], v.Words("claims")] = Field({})
-    """Folder in the pods: PersistentVolumeClaim that is mounted there; `:ro` behind one makes it
-    read-only. `/nightbench` keeps environments for later cases."""
+    """PersistentVolumeClaim that is mounted at each folder in the pods; `:ro` makes it read-only.
+    `/nightbench` keeps environments for later cases."""
     labels: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
     """Further labels of the pods. With `kueue.x-k8s.io/queue-name` a case is a pod group of
     Kueue."""
@@ -301,7 +301,7 @@ class GitRepository(v.StrictModel):
     url: GitUrl
     """Address for git on the build node, whose own git must have the credentials."""
     branch: Branch = "main"
-    """Without a build A, a commit is compared with the one at which it left this branch."""
+    """If a request names no build A, A is the commit at which B left this branch."""
     recipe: v.Some[v.Text]
     """Lines for sh on the build node, one after another in a checkout of the commit. They leave one
     wheel in `$OUT`; `$PYTHON` is the line's interpreter, `$UV` uv, `$COMMIT` the commit."""
@@ -310,7 +310,7 @@ class GitRepository(v.StrictModel):
 
 
 class ComparePolicy(v.StrictModel):
-    """Who may have how much compared on it by the DAG `nightbench_experiments`."""
+    """Budgets and allowed builds of comparisons by the DAG `nightbench_experiments`."""
 
     person_s: v.PositiveDuration = Field(4 * 3600.0, alias="person")
     """Measuring time of one user's comparisons in 24 hours; further requests wait."""
@@ -324,8 +324,8 @@ class ComparePolicy(v.StrictModel):
     """Addresses below which a request may name a wheel, `https://ci.example.org/wheels/` [default:
     none]. These wheels run on the nodes as the SSH user."""
     repositories: dict[v.Name, GitRepository] = Field({})
-    """Name: repository whose commits a request may name. Their code runs on the nodes as the SSH
-    user."""
+    """Repositories by name; a request may name their commits. Their code runs on the nodes as the
+    SSH user."""
     build_node: v.Name | None = None
     """Node that builds commits [default: the first one]."""
 

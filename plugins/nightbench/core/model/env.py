@@ -1,7 +1,7 @@
 """Environment variables that files may set: none that is secret, none that falsifies a measurement.
 
-The values of a file are stored with every run and in job files on the nodes, where every user of
-the node may read it.
+The variables that a file sets are stored with every run and in job files on the nodes, where every
+user of the node may read them.
 """
 
 import re
@@ -44,7 +44,7 @@ def name(value: str, info: ValidationInfo) -> str:
             f"found {describe(value[:100])}; expected the name of an environment variable"
         )
     if value.startswith("NIGHTBENCH_"):
-        raise ValueError("names with NIGHTBENCH_ are the launcher's; expected another name")
+        raise ValueError("names with NIGHTBENCH_ belong to the launcher; expected another name")
     if _SECRET_NAME.search(value):
         raise ValueError(
             "looks like a secret, and files are no place for one (the environment is stored with "

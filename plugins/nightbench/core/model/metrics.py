@@ -68,7 +68,7 @@ METRICS: Mapping[str, MetricInfo] = {
     for each in (
         THROUGHPUT,
         MetricInfo(
-            "tokens_per_s_per_device", "tokens/s/device", absent="it is of language models alone"
+            "tokens_per_s_per_device", "tokens/s/device", absent="only language models have it"
         ),
         MetricInfo(
             "tflops_per_device", "TFLOP/s/device", absent="the workload states no model FLOPs"

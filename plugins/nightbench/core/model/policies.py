@@ -34,25 +34,25 @@ class NightPolicy(v.StrictModel):
     """The part of a night that scheduled runs may take; cases that do not fit are left out."""
 
     window: v.HoursText | None = None
-    """Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the cluster's
-    `limits.hours` hold as well."""
+    """Hours within which cases start and end, such as `22:00-06:00 Europe/Berlin`. The cluster's
+    `limits.hours` apply too."""
     budget_s: v.PositiveDuration | None = Field(None, alias="budget")
     """Longest duration of a night, from its first case on."""
     deadline: v.ClockText | None = None
-    """A case without a result at this time is missing, `07:00 Europe/Berlin` [default: an hour
+    """A night without results at this time is missing, `07:00 Europe/Berlin` [default: an hour
     after the end of the night]."""
 
 
 class RegressionPolicy(v.StrictModel):
-    """Which changes the suite reports."""
+    """Changes that the suite reports."""
 
     min_change: v.PercentageOrAuto = "auto"
-    """A change whose whole 90 % interval is smaller is not reported. `auto`: the smallest size,
-    from 1 % on, that a series shows without more false alarms."""
+    """A change whose whole 90 % interval is smaller is not reported. `auto`: all detectable changes
+    of 1 % or more are reported."""
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
-    """Nights before a verdict other than insufficient_data."""
+    """Number of earlier nights that a verdict other than `insufficient_data` needs."""
     max_spread: v.Percentage = 0.10
-    """A series that varies by more is still measured, but opens no alert."""
+    """A series that varies by more is still measured, but a drop opens no alert."""
     urgent: v.Percentage = 0.20
     """A drop of this size is reported at once, in its own message."""
     confirm_s: v.Duration = Field(3600.0, alias="confirm")

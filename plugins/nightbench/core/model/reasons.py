@@ -42,7 +42,10 @@ class ReasonCode(StrEnum):
     PROCESS_EXITED = "process_exited", "{subject} exited with {observed}"
     PROCESS_KILLED = "process_killed", "{subject} was ended by {observed}"
     EXCEPTION = "exception"
-    OUT_OF_MEMORY = "out_of_memory", "the kernel killed {subject}: out of memory (see {observed})"
+    OUT_OF_MEMORY = (
+        "out_of_memory",
+        "the kernel killed {subject}: out of memory (according to {observed})",
+    )
     LOSS_NOT_FINITE = "loss_not_finite", "{subject}: the loss is not finite"
     NO_RANK_FILE = "no_rank_file", "{subject} exited with code 0 but wrote no rank.json"
     NO_PROGRESS = "no_progress", "{subject} made no progress: {observed}, expected {expected}"
@@ -52,7 +55,7 @@ class ReasonCode(StrEnum):
     FOREIGN_CPU = "foreign_cpu", "other processes used {observed}, expected {expected}"
     FOREIGN_GPU = "foreign_gpu", "another process used a GPU: {observed}"
     DEVICE_THROTTLED = "device_throttled", "{subject} was slowed down: {observed}"
-    NODE_IN_USE = "node_in_use", "the node is in use; waited {observed} for it"
+    NODE_IN_USE = "node_in_use", "the node is in use; the job waited {observed} for it"
     # A node says of its agent.
     NO_GO = "no_go", "no start signal arrived within {expected} after the node was ready"
     GO_WITHOUT_PORT = "go_without_port", "the start signal has no port for {observed}"
@@ -60,7 +63,7 @@ class ReasonCode(StrEnum):
     AGENT_SIGNALLED = "agent_signalled", "the agent was ended by {observed}"
     NODE_REBOOTED = "node_rebooted", "the node rebooted while the job ran"
     LEASE_EXPIRED = "lease_expired", "no controller renewed the lease for {observed}"
-    STOPPED = "stopped", "stopped by the controller"
+    STOPPED = "stopped", "the controller stopped the processes"
     AGENT_ERROR = "agent_error"
     # The controller says of a node.
     NODE_ERROR = "node_error"
@@ -85,12 +88,12 @@ class ReasonCode(StrEnum):
     POD_PREEMPTED = "pod_preempted", "the pod was preempted: {observed}"
     POD_DELETED = "pod_deleted", "the pod was deleted: {observed}"
     POD_ENDED = "pod_ended", "the pod ended: {observed}"
-    MACHINE_LOST = "machine_lost", "its Kubernetes node is lost: {observed}"
+    MACHINE_LOST = "machine_lost", "the pod's Kubernetes node is lost: {observed}"
     QUOTA_EXCEEDED = "quota_exceeded", "the namespace's quota is exceeded: {observed}"
-    API_FORBIDDEN = "api_forbidden", "Kubernetes forbids it: {observed}"
-    API_REFUSED = "api_refused", "Kubernetes refuses it: {observed}"
+    API_FORBIDDEN = "api_forbidden", "Kubernetes forbids the request: {observed}"
+    API_REFUSED = "api_refused", "Kubernetes refuses the request: {observed}"
     AGENT_GONE = "agent_gone", "the agent no longer responds: {observed}"
-    NODE_NOT_READY = "node_not_ready", "was not ready within {expected}"
+    NODE_NOT_READY = "node_not_ready", "the node was not ready within {expected}"
     NODE_NOT_STARTED = "node_not_started", "did not start within {expected} after the start signal"
     NO_RESULT = "no_result", "no result was returned"
     # The controller says of a repeat or a case.
@@ -108,7 +111,7 @@ class ReasonCode(StrEnum):
         "number of steps",
     )
     BATCH_JOB_ENDED = "batch_job_ended", "{subject} ended: {observed}"
-    TIME_LIMIT = "time_limit", "not measured within {expected}, including the wait for nodes"
+    TIME_LIMIT = "time_limit", "no measurement within {expected}, including the wait for nodes"
     NO_OUTCOME = (
         "no_outcome",
         "no outcome was recorded: the process that controlled the gang was ended from outside",
@@ -127,10 +130,10 @@ class ReasonCode(StrEnum):
     )
     NIGHT_TOO_SHORT = "night_too_short", "the case takes {observed}; the whole night has {expected}"
     NIGHT_FULL = "night_full", "the case takes {observed}; the cases before it leave {expected}"
-    NODE_LEFT_OUT = "node_left_out", "left out"
+    NODE_LEFT_OUT = "node_left_out", "the node is left out"
     TOO_FEW_NODES = "too_few_nodes", "too few nodes: {observed}"
     # The summary and the checks say of a result.
-    NO_TRAINER = "no_trainer", "{observed} reported, expected {expected}"
+    NO_TRAINER = "no_trainer", "{observed} reported results, expected {expected}"
     NO_STEPS = "no_steps", "{subject} reported no steps"
     BAD_WINDOW = "bad_window", "{subject} reported a measurement window of {observed}"
     BAD_FIGURE = "bad_figure", "{subject} is {observed}"
@@ -141,13 +144,13 @@ class ReasonCode(StrEnum):
     )
     NO_GOOD_REPEAT = "no_good_repeat", "no repeat passed its checks"
     ENDED_AS = "ended_as", "the repeat ended with the status {observed}"
-    CHECK_FAILED = "check_failed", "{subject}: {observed}, expected {expected}"
+    CHECK_FAILED = "check_failed", "{subject}: {observed}, expected: {expected}"
     # Said of a node over the nights.
-    PREFLIGHT_FAILED = "preflight_failed", "preflight: {subject}: {observed}, expected {expected}"
+    PREFLIGHT_FAILED = "preflight_failed", "preflight: {subject}: {observed}, expected: {expected}"
     PREFLIGHT_CLEAN = "preflight_clean", "the preflight found no fault"
     FAULTS_IN_A_ROW = "faults_in_a_row", "{observed} in a row; the last one in {subject}"
     QUARANTINED = "quarantined", "in quarantine since {observed}"
-    NIGHT_MEASURED_ON = "night_measured_on", "left out: the night used {observed}"
+    NIGHT_MEASURED_ON = "night_measured_on", "the node is left out: the night used {observed}"
     PERSON = "person"
     UNREADABLE = "unreadable", "a reason that cannot be read: {observed}"
 

@@ -35,8 +35,8 @@ class PublishedFigures(v.StrictModel):
     figures: v.Axis[v.Text]
     """`figure` of the published values in sql/references."""
     only: dict[str, v.Text] = Field({})
-    """Their `framework` there: why Nightbench has no such line, so that its cells hold published
-    values alone."""
+    """For each published `framework` without a line in Nightbench, the reason. Its cells have only
+    published values."""
 
 
 class SuiteTable(v.StrictModel):
@@ -48,17 +48,17 @@ class SuiteTable(v.StrictModel):
     """The cases of the blocks that name it."""
 
     title: v.Text
-    """Its heading."""
+    """Heading of the table."""
     rows: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
-    """Axes that make a row."""
+    """Axes whose values are the rows."""
     columns: v.Axis[Literal[TABLE_AXES]]  # type: ignore[valid-type]
-    """Axes that make a column."""
+    """Axes whose values are the columns."""
     metric: TableMetric = Field("throughput", alias="value")
-    """Metric in its cells."""
+    """Metric in the cells."""
     chart: Literal["bars", "lines"] = "bars"
-    """Form of its diagram: a line or a group of bars for each row."""
+    """Kind of plot: a line or a group of bars for each row."""
     published: PublishedFigures | None = None
-    """Published values that its cells are compared with."""
+    """Published values with which the cells are compared."""
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ def dag_name(value: str) -> str:
     if len(slug(value)) > LONGEST_DAG_NAME:
         raise ValueError(
             f"found a name of {len(value)} characters; expected {LONGEST_DAG_NAME} at most, "
-            "because DAGs in Airflow bear it"
+            "because DAGs have this name"
         )
     return value
 

@@ -17,24 +17,24 @@ def _truly(value: Any) -> Any:
 
 
 class Kept(v.StrictModel):
-    """Values that a device keeps for the backward pass at least: formulas, each of one token."""
+    """Smallest number of values that a device keeps for the backward pass, for one token."""
 
     layer: v.Text
-    """Values of a layer that computes nothing again."""
+    """Values that a layer keeps without recomputation."""
     products: v.Text
     """Values of a layer that keeps its input and the results of products and attention: `recompute:
     selective`, or a compiler that computes the rest again."""
     input: v.Text
     """Values of a layer that keeps only its input: `recompute: full`."""
     logits: v.Text
-    """Beyond the layers, in float32."""
+    """Values outside of the layers, in float32."""
     gathered: v.Text | None = None
     """Part of `layer`: the inputs of matrices that `tensor` splits; each device has all of them."""
     cast: v.Text | None = None
     """Values that a layer keeps in addition to `layer` if autocast leaves residuals in float32 and
     casts the input of each matrix (`keeps_casts`); counted in values of 16 bits."""
     matrices: v.Text | None = None
-    """Weights of a layer, of all tokens, that it then keeps in 16 bits, too."""
+    """Weights of a layer that it also keeps in 16 bits if it keeps `cast`; not for each token."""
 
     def formulas(self) -> dict[str, str]:
         """Return those that are given."""
@@ -47,15 +47,15 @@ class Cost(v.StrictModel):
     source: v.Text
     """Operations that the formulas count and leave out, and the source of the formulas."""
     forward: Annotated[dict[v.Text, v.Text], Field(min_length=1)]
-    """Part of the model: formula of its FLOPs in the forward pass of one example. A multiply-add of
-    matrix products and convolutions counts 2. Formulas have numbers and parameters of the scale, `+
-    - * / **` and `sum(a list)`. Training needs three times the sum."""
+    """For each part of the model, the formula of its FLOPs in the forward pass of one example. A
+    multiply-add of matrix products and convolutions counts 2. Formulas have numbers and parameters
+    of the scale, `+ - * / **` and `sum(a list)`. Training needs three times the sum."""
     computed: dict[v.Text, Annotated[float, Field(ge=0)]] = Field({})
-    """Part of `forward`: how often a step computes it as matrix products and convolutions, if not
-    once. Examples: 2 for attention that also computes its masked half, 2/3 without the gradient of
-    images, 0 for sums. The check `work_done` compares counters with it."""
+    """For each part of `forward`, how often a step computes it as matrix products and convolutions,
+    if not once. Examples: 2 for attention that also computes its masked half, 2/3 without the
+    gradient of images, 0 for sums. The check `work_done` compares counters with it."""
     tokens: v.Text | None = None
-    """Formula of the tokens of one example, of a language model."""
+    """Formula of the number of tokens in one example of a language model."""
     kept: Kept | None = None
     """Memory that layers keep, to predict what fits into a device; `layers` and `sequence_length`
     are parameters of each scale. Without it only weights, gradients and optimiser states are
@@ -63,20 +63,20 @@ class Cost(v.StrictModel):
 
 
 class Tensor(v.StrictModel):
-    """Matrices that devices split, by the last name of the module that holds them."""
+    """Matrices that devices split, by the last part of the name of their module."""
 
     columns: v.Some[v.Text]
-    """Each device computes a part of what comes out."""
+    """Matrices of which each device computes a part of the output."""
     rows: v.Some[v.Text]
-    """Each device takes a part of what goes in; sums follow."""
+    """Matrices of which each device uses a part of the input; then the results are summed."""
     norms: v.Some[v.Text]
-    """Norms, of which each device has a part of every sequence."""
+    """Norms that each device computes for a part of every sequence."""
     divides: v.Some[v.Text]
-    """Parameters of a scale that the number of devices has to divide."""
+    """Parameters of a scale that must be multiples of the number of devices."""
 
 
 class Experts(v.StrictModel):
-    """Experts that devices split; `experts`, a parameter of each scale, is how many a layer has."""
+    """Experts that devices split. `experts` of each scale is the number of experts in a layer."""
 
     modules: v.Some[v.Text]
     """Modules whose weights have the experts as first dimension, by the last part of their name."""
@@ -92,8 +92,8 @@ class Stages(v.StrictModel):
     last: v.Some[v.Text]
     """Modules of the last stage."""
     parameters: v.Text = "0"
-    """Formula of the parameters in the modules of either, as in `cost`: the lesser, where they
-    differ."""
+    """Formula of the number of parameters in the modules of the first or the last stage, as in
+    `cost`: the smaller number."""
     input: v.Text
     """The part of a batch that the first stage reads."""
     target: v.Text
@@ -114,19 +114,19 @@ class WorkloadInfo(v.StrictModel):
     scales: Annotated[
         dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
     ]
-    """Scale: its parameters for the implementation (shapes, classes, hyper-parameters). `converges`
-    marks a scale at which tests prove that the loss decreases. `units_per_example` is the number of
-    units in one example of a batch [default: 1]. `by_sequence_length` has the parameters that
-    depend on the axis `sequence_length`, for each of its values; without it every length is
-    accepted."""
+    """For each scale, its parameters for the implementation (shapes, classes, hyper-parameters).
+    `converges` marks a scale at which tests prove that the loss decreases. `units_per_example` is
+    the number of units in one example of a batch [default: 1]. `by_sequence_length` has the
+    parameters that depend on the axis `sequence_length`, for each of its values; without it every
+    length is accepted."""
     shards: v.Name | None = None
-    """List of the network's layers, `layers`, each of which is gathered by itself where `shard`
-    splits training over devices. Without it the workload is never split."""
+    """Name of the network's list of layers, `layers`. With `shard`, each of these layers is
+    gathered separately. Without this key no case uses `shard`."""
     tensor: Tensor | None = None
     """How `tensor` splits matrices; without this key no matrix is split."""
     context: v.Some[v.Text] | None = None
-    """Tables of the network by position, which `context` cuts as it cuts sequences; without it
-    none are cut."""
+    """Tables of the network with a row for each position, which `context` splits like the
+    sequences. Without this key no table is split."""
     expert: Experts | None = None
     """How `expert` splits the experts of layers; without this key no case uses `expert`."""
     pipeline: Stages | None = None
@@ -142,9 +142,9 @@ class WorkloadInfo(v.StrictModel):
     roles: Annotated[tuple[Role, ...], v.DERIVED] = ()
     """Processes of a command; those of the line for the strategy where there are none."""
     parameters: v.Count | None = None
-    """Trainable parameters, where the workload fixes them."""
+    """Number of trainable parameters, if the workload fixes it."""
     first_step_batch_size: v.Count | None = None
-    """Samples of the one step that compares the lines [default: 8]."""
+    """Batch size of the first step, by which tests compare the framework lines [default: 8]."""
     seed: v.Whole = 1
     """Seed of weights and data."""
     losses: ReferenceLosses | None = None
@@ -152,7 +152,7 @@ class WorkloadInfo(v.StrictModel):
     cost: Cost | None = None
     """Cost of an example; without it there is neither MFU nor tokens per second."""
     replaces: bool = False
-    """In a project's folder: replaces the built-in one of the same name."""
+    """In a project's folder, true replaces the built-in workload of the same name."""
     reads: v.Name | None = None
     """Format of real data that its `data.py` reads: a module of `benchmarks/readers`. Without it
     there is `data: synthetic` alone."""

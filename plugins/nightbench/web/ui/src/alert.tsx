@@ -187,7 +187,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       )}
       {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
         <Text mt={2}>
-          <Link to="/dags/nightbench_experiments/trigger">Find the first slow version</Link> between the last
+          <Link to="/dags/nightbench_experiments/trigger">Find the first bad version</Link> between the last
           good run and this run
         </Text>
       )}
@@ -198,7 +198,7 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
           </Text>
           {alert.confirmation_ratio !== null && (
             <Text color="fg.muted">
-              {alert.confirmation_rounds} valid pairs; ratio{" "}
+              n = {alert.confirmation_rounds}; ratio{" "}
               {ratio(alert.confirmation_ratio, alert.confirmation_low, alert.confirmation_high)}
             </Text>
           )}

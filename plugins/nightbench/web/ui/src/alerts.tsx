@@ -31,7 +31,7 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
   if (bisect.first_bad) {
     return (
       <Text fontSize="xs">
-        bisect: {bisect.line} {bisect.first_bad} is the first slow version
+        bisect: {bisect.line} {bisect.first_bad} is the first bad version
       </Text>
     );
   }

@@ -112,7 +112,7 @@ const POWER: Column<RepeatResult> = {
   cell: (each) => figure(each.power_w),
 };
 
-/** Columns of the repeats; synthetic data are not waited for. */
+/** Columns of the repeats; synthetic data have no column for the wait. */
 function repeatColumns(
   repeats: RepeatResult[],
   open: string,

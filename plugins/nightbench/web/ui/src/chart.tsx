@@ -21,14 +21,14 @@ const TIMES: uPlot.Axis.Values = [
 export type Line = {
   name: string;
   values: (number | null)[];
-  /** Plotted behind the others in a thin line. */
+  /** The line is thin and behind the other lines. */
   isMuted?: boolean;
   /** A colour of the theme [default: blue]. */
   ink?: string;
   isDashed?: boolean;
-  /** Has no value at some x of other lines. */
+  /** The line has no value at some x of other lines. */
   isSparse?: boolean;
-  /** Its values are points without a line between them. */
+  /** The values are points without a line between them. */
   isPoints?: boolean;
 };
 
@@ -195,7 +195,7 @@ export function Chart({
 }: {
   label: string;
   x: number[];
-  /** The first is read out; symbols are on it. */
+  /** The first line is read out; symbols are on the first line. */
   lines: Line[];
   /** Shaded parts of the x axis. */
   bands?: Range[];
@@ -208,9 +208,9 @@ export function Chart({
   marks?: Event[];
   symbols?: Symbol[];
   zoom?: Zoom;
-  /** Is said while no point is chosen. */
+  /** Text that is read out while no point is chosen. */
   unit: ReactNode;
-  /** Is said of a point. */
+  /** Text that is read out for a point. */
   readout: (index: number) => ReactNode;
   height?: number;
   /** A point was clicked, or Enter pressed on it. */
@@ -344,7 +344,7 @@ export function Chart({
         ref={box}
         role="group"
         aria-roledescription="plot"
-        aria-label={`${label}. Arrow keys read out its points${isTime ? ", Escape shows all" : ""}.`}
+        aria-label={`${label}. Arrow keys read out the points of the plot${isTime ? ", Escape shows all" : ""}.`}
         tabIndex={0}
         onKeyDown={move}
         cursor={onOpen && "pointer"}

@@ -264,7 +264,7 @@ export function Compare() {
           ? "Published benchmark values next to the newest medians with equal work."
           : "This page compares the newest stored medians, whose dates may differ by weeks."}{" "}
         To measure two builds in turn on the same nodes, use <Link to={routes.experiments()}>Experiments</Link>.
-        {query !== address && " Preselected are the two newest versions of the framework whose results changed most."}
+        {query !== address && " The two newest versions of the framework whose results changed most are preselected."}
       </Text>
       <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="Sides to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>

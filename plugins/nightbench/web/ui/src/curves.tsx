@@ -71,7 +71,7 @@ function Panels({ panels }: { panels: CurvePanel[] }) {
   );
 }
 
-/** The curves of a workload; nothing if it has none. */
+/** The curves of a workload; nothing without curves. */
 export function Curves({ workload }: { workload: string }) {
   const answer = useApi<CurvesAnswer>("overview/curves", { workload });
   return (

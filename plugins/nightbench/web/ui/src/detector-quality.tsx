@@ -113,7 +113,7 @@ export function DetectorQuality({ cluster, trust }: { cluster: string; trust: Tr
         ))}
         {labels &&
           `${count(labels.alerts, "alert")} in 365 days: ${OUTCOMES.map(([key, name]) => `${labels[key]} ${name}`).join(", ")}, ` +
-            `${labels.false_alarms} false alarms${closed ? ` (${percent(labels.false_alarms / closed, 0)} of those closed)` : ""}.`}
+            `${labels.false_alarms} false alarms${closed ? ` (${percent(labels.false_alarms / closed, 0)} of the closed alerts)` : ""}.`}
       </Text>
       {grades.map(
         ({ suite, measure, below }) =>

@@ -67,7 +67,7 @@ function Rounds({ found, planned }: { found: ComparisonCase; planned: number }) 
       <Text color="fg.muted" fontSize="sm">
         {rounds.length} of {count(planned, "round")} on {found.nodes.join(", ")}; intervals of{" "}
         {(100 * found.level).toFixed(1)} % confidence.
-        {found.stopped && ` It stopped early: ${found.stopped}.`}
+        {found.stopped && ` The comparison stopped early: ${found.stopped}.`}
       </Text>
       {rounds.length > 1 && (
         <Chart

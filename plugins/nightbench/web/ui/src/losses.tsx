@@ -47,7 +47,7 @@ function Curves({ steps, curves }: SeriesLosses) {
           isSparse: true,
           ...LOOKS[curve.role],
         }))}
-        unit="Loss at each step. Recorded are the first step and the steps of the measurement window."
+        unit="Loss at each step. The first step and the steps of the measurement window are recorded."
         readout={(place) =>
           `step ${steps[place]}: ${curves.map((curve) => `${short(curve)} ${loss(curve.losses[place])}`).join(", ")}`
         }

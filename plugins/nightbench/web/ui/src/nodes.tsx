@@ -91,7 +91,7 @@ const ACTIVITY: Column<NodeActivity>[] = [
         {each.repeat ? ` repeat ${each.repeat} of ${each.repeats}` : ""}
         <Text color="fg.muted" fontSize="xs">
           {each.message}
-          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (no report from its controller since ${ago(each.at)})`}
+          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (last report of the controller: ${ago(each.at)})`}
         </Text>
       </Box>
     ),

@@ -21,7 +21,7 @@ export function onDemand<Props extends object>(
       },
       () => {
         loading = undefined; // the next one tries again
-        throw new Error("The code of this page could not be loaded. After an upgrade, reload it.");
+        throw new Error("The code of this page could not be loaded. After an upgrade, reload the page.");
       },
     ));
   function Shown(props: Props) {

@@ -8,7 +8,7 @@ import { change, count, percent } from "./format";
 import { Answered, Download, Help, Link, Section } from "./parts";
 import { routes } from "./routes";
 
-/** From a line that is the best, or nearly, to one that is far from it. */
+/** Colours from the best lines to lines that are much slower. */
 const SHADES = [
   [0.95, "green.subtle"],
   [0.8, "yellow.subtle"],
@@ -129,7 +129,7 @@ export function Overview() {
                 Percent: the newest medians of a line, divided by those of the best line with equal work. The value is a geometric mean over the line's series. “Measured” means that no other line has equal work.
               </Text>
               <Text>In 30 days: the newest medians compared with the medians of the 30 days before.</Text>
-              <Text>Untried: series whose configuration has never run on such devices before.</Text>
+              <Text>Untried: series whose configuration has never run on this kind of device before.</Text>
               <Text>
                 Published: number of values from public benchmarks (<Link to={routes.published()}>all tables</Link>). Published values are never mixed with measured values.
               </Text>

@@ -16,7 +16,7 @@ const Runs = onDemand(() => import("./runs").then((chunk) => chunk.RunsPage));
 const Alerts = onDemand(() => import("./alerts").then((chunk) => chunk.Alerts));
 const Nodes = onDemand(() => import("./nodes").then((chunk) => chunk.NodesPage));
 
-/** Those that the navigation names: name, address, page. */
+/** Pages that the navigation names: name, address, page. */
 const TABS: [string, string, Page][] = [
   ["Morning", routes.morning(), Morning],
   ["Series", routes.explore(), Explore],

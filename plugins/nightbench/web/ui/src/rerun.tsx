@@ -11,10 +11,10 @@ const DAG = "on_demand";
 
 type Conf = Record<string, unknown>;
 
-/** Whether a form asked for the run: it may have asked for another scale and other builds. */
+/** Whether a form requested the run: the form may have another scale and other builds. */
 const isAsked = (run: RunRow) => run.dag_id === DAG;
 
-/** The scale and builds that the run's own form asked for; nothing for any other run. */
+/** The scale and builds in the run's form; nothing for a run without a form. */
 async function asked(run: RunRow): Promise<Conf> {
   if (!isAsked(run)) return {};
   const path = `api/v2/dags/${DAG}/dagRuns/${encodeURIComponent(run.dag_run_id ?? "")}`;

@@ -130,7 +130,7 @@ function Readout({ point, caseId, unit }: { point: SeriesPoint; caseId: string; 
   );
 }
 
-/** The range that an address holds; none where it holds none that is one. */
+/** The range in an address; nothing if the address has no valid range. */
 function rangeOf(query: URLSearchParams): Range | undefined {
   const from = Date.parse(query.get("from") ?? "");
   const to = Date.parse(query.get("to") ?? "");

@@ -45,7 +45,7 @@ export function SmallMultiples({ rows }: { rows: SeriesRow[] }) {
   );
 }
 
-/** A heading for each value of the axis that groups series, where one does. */
+/** A heading for each value of the axis that groups series, if an axis does. */
 export function Grouped({
   axis,
   rows,

@@ -44,7 +44,7 @@ export function DataTable<Row>({
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string;
-  /** In place of a table without rows. */
+  /** Text instead of a table without rows. */
   none?: ReactNode;
 }) {
   if (none !== undefined && !rows.length) return <>{none}</>;
@@ -88,7 +88,7 @@ export function DataTable<Row>({
   );
 }
 
-/** Which rows of many are shown, and the way to the others. */
+/** The numbers of the shown rows, and buttons to other rows. */
 export function Pager({
   page,
   size,
@@ -134,7 +134,7 @@ export function Sparkline({
 }: {
   medians: number[];
   unit: string | null;
-  /** As wide as its place. */
+  /** The plot is as wide as its container. */
   isWide?: boolean;
 }) {
   const last = medians.at(-1);

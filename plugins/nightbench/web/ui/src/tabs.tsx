@@ -26,7 +26,7 @@ function Tab({ children }: { children: ReactNode }) {
   );
 }
 
-/** The runs of a suite's DAG; of any other DAG all runs, which it may have made. */
+/** The runs of a suite's DAG; for any other DAG all runs, since the DAG may have made them. */
 function DagTab({ dagId = "" }: Props) {
   const suite = dagId.startsWith(NIGHTLY) ? dagId.slice(NIGHTLY.length) : undefined;
   return (
@@ -63,7 +63,7 @@ function RunTab({ dagId, runId }: Props) {
   );
 }
 
-/** The case of a mapped task `measure`, by the name that Airflow shows for it; of others the run. */
+/** The case of a mapped task `measure`, by the name that Airflow shows; for other tasks, the run. */
 function TaskTab({ dagId = "", runId = "", taskId = "", mapIndex }: Props) {
   const [caseId, setCaseId] = useState<string>();
   useEffect(() => {

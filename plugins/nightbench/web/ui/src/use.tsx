@@ -81,7 +81,7 @@ export const FIGURES: Column<Figures>[] = [
   { name: "Change", isNumber: true, cell: (row) => <Change of={row} /> },
 ];
 
-/** The same as facts of one median; without an MFU why there is none. */
+/** Use of the devices as facts of one median; without an MFU, the reason. */
 export function UseFacts({ of, unit }: { of: Use; unit: string | null }) {
   const done = perDevice(of);
   return (
