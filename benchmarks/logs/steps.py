@@ -112,7 +112,7 @@ def number_steps(states: List[State], every: Optional[int]) -> None:
         if line_before and (step <= before[1] or epoch < before[0]):
             raise LogError(
                 "line {} states step {} after step {} on line {}: several processes or several "
-                "runs wrote this log; give each one of its own".format(
+                "runs wrote this log; write a separate log for each".format(
                     record.line, step, before[1], line_before
                 )
             )

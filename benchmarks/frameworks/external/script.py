@@ -112,7 +112,7 @@ class Window:
             stated_s = _stated_s(record, samples_per_step)
             self.step_seconds += [stated_s or (end_s - begin_s) / steps] * steps
         if not any(_stated_s(record, samples_per_step) for record in records[1:]):
-            raise reading.LogError("no line of the window states a time or a speed")
+            raise reading.LogError("no line of the measured steps states a step time or throughput")
         self.reported = _reported(records[1:])
 
 

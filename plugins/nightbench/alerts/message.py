@@ -221,8 +221,8 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
         lines += _confirmation(worst)
     if worst.reproduce:
         lines.append(f"- reproduce: {worst.reproduce}")
-    if links and worst.alert_id is not None:
-        lines.append(f"- alert: {links.alert(worst.alert_id)}")
+    if (alert := worst.alert_id) is not None:
+        lines.append(f"- alert: {links.alert(alert) if links else alert}")
     for item in items:
         if item.shared:
             members = sorted(item.members.items(), key=lambda member: member[1])

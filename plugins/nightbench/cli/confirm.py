@@ -36,7 +36,7 @@ def confirm(
 
     Exit codes:
 
-    - 0: the change was confirmed or not confirmed.
+    - 0: there is an answer: the change was confirmed, or it was not.
     - 1: nothing could be measured.
     - 3: inconclusive.
     """

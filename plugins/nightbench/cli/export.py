@@ -294,7 +294,7 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
         apart = sorted(series - _planned_series())
     except UserError as error:
-        warn(f"The cases were not compared with the suites: {error}")
+        warn(f"It was not checked whether a suite has the imported cases: {error}")
         return
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)

@@ -1,5 +1,5 @@
 -- How did a series develop? Its nights, each compared with the median of up to ten nights before it
--- (at most 14 days before the period). Each has its version and driver, and the changes since the
+-- (nights from 14 days before `since` on). Each has its version and driver, and the changes since the
 -- night before. Null in `chosen` does not filter.
 with chosen as not materialized (
     select

@@ -110,7 +110,7 @@ def test_ranks_with_the_same_samples_have_a_first_and_a_third_loss(
     (complaint,) = load_catalog(tree(tmp_path, LINE, spec)).problems
     assert complaint.startswith("benchmarks/workloads/net/spec.json:")
     assert complaint.endswith(
-        " losses.together.2: found 3; expected two, of the first and of the third step"
+        " losses.together.2: found 3 losses; expected two: of the first and third step"
     )
 
 

@@ -220,7 +220,7 @@ SEVERAL = "several"
 
 def _pair(values: tuple[float, ...]) -> tuple[float, ...]:
     if len(values) != 2:
-        raise ValueError(f"found {len(values)}; expected two, of the first and of the third step")
+        raise ValueError(f"found {len(values)} losses; expected two: of the first and third step")
     return values
 
 
