@@ -172,8 +172,8 @@ def judge_training(
         reference = exact
     is_alike = reference is not nights
     verdict = _Comparison(tonight, reference, traits, is_alike, is_exact, changed).verdict()
-    is_early = traits.has_dropout and len(nights) < PROVED_NIGHTS
-    if is_early and verdict.value is not None and not _has_same_draws(tonight, nights):
+    is_new = traits.has_dropout and len(nights) < PROVED_NIGHTS
+    if is_new and verdict.value is not None and not _has_same_draws(tonight, nights):
         return _not_comparable(f"the spread of dropout needs {PROVED_NIGHTS} nights")
     return verdict
 
@@ -190,7 +190,7 @@ def _spread(values: Iterable[Range]) -> float:
 def _has_same_draws(tonight: TrainingNight, nights: Sequence[TrainingNight]) -> bool:
     """Return whether dropout draws as in all nights: other masks change the first loss."""
     seen = _comparable("first", tonight, [tonight, *nights])
-    return _spread(seen) <= ROUNDING["fp32"]["first"] * max(1.0, *(abs(low) for low, _ in seen))
+    return _spread(seen) <= ROUNDING["fp32"]["first"] * max([1.0, *(abs(low) for low, _ in seen)])
 
 
 def _comparable(
@@ -264,11 +264,8 @@ class _Comparison:
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
         # Later losses may differ by more: in some workloads rounding grows fast.
-        is_alike = self.is_alike or (
-            figure == "opening"
-            and len(self.reference) >= PROVED_NIGHTS
-            and _has_same_draws(self.tonight, self.reference)
-        )
+        is_early = figure == "opening" and len(self.reference) >= PROVED_NIGHTS
+        is_alike = self.is_alike or (is_early and _has_same_draws(self.tonight, self.reference))
         rounding = self.traits.rounding(figure, is_alike=is_alike)
         if rounding is None:
             return None

@@ -158,6 +158,11 @@ def test_the_spread_of_dropout_is_known_after_five_nights() -> None:
     kinds = [judge_training(nights[n], nights[:n], dropout).kind for n in range(1, 5)]
     assert kinds[:2] == [TrainingKind.NOT_COMPARABLE, TrainingKind.SAME]
     assert TrainingKind.CHANGED not in kinds
+    partial = [
+        replace(each, losses={"opening": (value, value)})
+        for each, value in zip(FIVE, (3.0, 4.0), strict=False)
+    ]
+    assert judge_training(partial[1], partial[:1], dropout).kind is TrainingKind.CHANGED
     assert judge_training(night(5, {"first": 5.9}), nights, dropout).kind is TrainingKind.SAME
     assert judge_training(night(5, {"first": 6.1}), nights, dropout).kind is TrainingKind.CHANGED
 
