@@ -74,7 +74,8 @@ def compare_training(
     if verdicts[0].kind is TrainingKind.SAME:
         words = f"trains the same: losses of {len(b)} launches equal those of A within rounding"
         return PairedTraining(TrainingKind.SAME, words)
-    return _not_comparable(f"no loss is in all launches, or {traits.precision} has no tolerance")
+    why = f"{traits.precision} has no tolerance, or dropout needs {PROVED_NIGHTS} launches"
+    return _not_comparable(f"no loss is in all launches, {why}")
 
 
 def _not_comparable(why: str) -> PairedTraining:

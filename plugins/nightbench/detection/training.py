@@ -75,8 +75,7 @@ class TrainingNight:
 
     def has_conditions_of(self, other: TrainingNight) -> bool:
         """Return whether CPUs, threads and variables of all repeats are known and the same."""
-        mine = (self.losses or {}).get("conditions")
-        theirs = (other.losses or {}).get("conditions")
+        mine, theirs = ((night.losses or {}).get("conditions") for night in (self, other))
         return mine is not None and mine == theirs and mine[0] == mine[1]
 
     def is_like(self, other: TrainingNight) -> bool:
@@ -160,8 +159,10 @@ def judge_training(
             f"the spread of asynchronous trainers needs {PROVED_NIGHTS} nights; found {len(nights)}"
         )
     alike = [night for night in nights if night.is_like(tonight)]
-    reference = alike if len(alike) >= PROVED_NIGHTS else nights
     exact = [night for night in alike if night.has_conditions_of(tonight)]
+    if traits.has_dropout and "conditions" in tonight.losses:
+        alike = exact
+    reference = alike if len(alike) >= PROVED_NIGHTS else nights
     is_exact = (
         not traits.is_asynchronous
         and len(exact) >= PROVED_NIGHTS
@@ -170,7 +171,11 @@ def judge_training(
     if is_exact:
         reference = exact
     is_alike = reference is not nights
-    return _Comparison(tonight, reference, traits, is_alike, is_exact, changed).verdict()
+    verdict = _Comparison(tonight, reference, traits, is_alike, is_exact, changed).verdict()
+    is_new = traits.has_dropout and len(nights) < PROVED_NIGHTS
+    if is_new and verdict.value is not None and not _has_same_draws(tonight, nights):
+        return _not_comparable(f"the spread of dropout needs {PROVED_NIGHTS} nights")
+    return verdict
 
 
 def _not_comparable(why: str) -> TrainingVerdict:
@@ -180,6 +185,12 @@ def _not_comparable(why: str) -> TrainingVerdict:
 def _spread(values: Iterable[Range]) -> float:
     ends = [end for each in values for end in each]
     return max(ends, default=0.0) - min(ends, default=0.0)
+
+
+def _has_same_draws(tonight: TrainingNight, nights: Sequence[TrainingNight]) -> bool:
+    """Return whether dropout draws as in all nights: other masks change the first loss."""
+    seen = _comparable("first", tonight, [tonight, *nights])
+    return _spread(seen) <= ROUNDING["fp32"]["first"] * max([1.0, *(abs(low) for low, _ in seen)])
 
 
 def _comparable(
@@ -239,16 +250,6 @@ class _Comparison:
         """Ranges of the reference nights by figure."""
         return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
 
-    @cached_property
-    def _has_known_draws(self) -> bool:
-        """Whether dropout draws as in the reference nights: other masks change the first loss.
-
-        In fp32 alone: the rounding of other precisions can be as large as the effect of a mask.
-        """
-        rounding = ROUNDING["fp32"]["first"] if self.traits.precision == "fp32" else 0.0
-        seen = _comparable("first", self.tonight, [self.tonight, *self.reference])
-        return len(seen) > PROVED_NIGHTS and _spread(seen) <= rounding * max(1.0, abs(seen[0][1]))
-
     def _ends(self, figure: str) -> tuple[Range, Range]:
         """Return the range of tonight, and that of the reference nights."""
         values = self._earlier[figure]
@@ -262,7 +263,10 @@ class _Comparison:
         # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
-        rounding = self.traits.rounding(figure, is_alike=self.is_alike or self._has_known_draws)
+        # Later losses may differ by more: in some workloads rounding grows fast.
+        is_early = figure == "opening" and len(self.reference) >= PROVED_NIGHTS
+        is_alike = self.is_alike or (is_early and _has_same_draws(self.tonight, self.reference))
+        rounding = self.traits.rounding(figure, is_alike=is_alike)
         if rounding is None:
             return None
         _, (low, high) = self._ends(figure)
