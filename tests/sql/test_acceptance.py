@@ -203,7 +203,7 @@ def test_a_mode_that_is_refused_or_that_no_trainer_tells_of_is_not_passed(
     assert said in (reason or "")
     assert found["collective graph"] == (
         "failed",
-        f"mode_used: {fell_back}, expected as the case asks",
+        f"mode_used: {fell_back}, expected: as the case asks",
     )
     # Loaded again it was judged anew, by other checks.
     for digest in ("c1", "c2"):

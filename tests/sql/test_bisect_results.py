@@ -172,7 +172,7 @@ def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database) -> None:
     record.note({"steps": []})
     record.leave(Ended("done", "", {"steps": []}))
     assert len(said) == 3
-    assert "stays in the spool: Cannot store bisect-1" in said[0]
+    assert "only in the spool: Cannot store bisect-1" in said[0]
 
 
 def test_a_terminals_experiment_is_recorded_once_the_warehouse_is_back(

@@ -93,7 +93,7 @@ def test_the_command_writes_a_file_for_the_textfile_collector(
     assert of_case(file.read_text(), measured[0].case_id)
     assert "0 series" in export("--cluster", "elsewhere")
     assert not of_case(file.read_text(), measured[0].case_id), "old figures would alarm for ever"
-    with pytest.raises(UserError, match="--since: found with metrics"):
+    with pytest.raises(UserError, match="--since: found with prometheus"):
         export("--since", "2026-01-01")
 
 
