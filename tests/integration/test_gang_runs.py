@@ -318,7 +318,7 @@ async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(
     outcomes = await asyncio.wait_for(asyncio.gather(first, rival), 300)
     assert [outcome.status for outcome in outcomes] == [CaseStatus.OK, CaseStatus.OK]
     assert [r.status for r in outcomes[1].repeats] == ["ok"] * 2
-    assert any(e.node == "n2" and e.message.startswith("released") for e in events)
+    assert any(e.node == "n2" and "released" in e.message for e in events)
     for node in ("n1", "n2"):
         found = launches(nodes, specs[0], node)
         assert len(set(found)) == len(found), "launched more than once"
