@@ -264,7 +264,7 @@ class _Comparison:
         if figure == ("opening" if self.traits.is_asynchronous else "long"):
             return None
         # Later losses may differ by more: in some workloads rounding grows fast.
-        is_early = figure == "opening" and len(self.reference) >= PROVED_NIGHTS
+        is_early = figure == "opening" and len(self._earlier["first"]) >= PROVED_NIGHTS
         is_alike = self.is_alike or (is_early and _has_same_draws(self.tonight, self.reference))
         rounding = self.traits.rounding(figure, is_alike=is_alike)
         if rounding is None:

@@ -300,3 +300,11 @@ def test_servers_are_judged_by_their_own_nights_only_if_these_show_the_spread() 
     narrow = [night(5 + number, {"mean": 5.6}, version="2") for number in range(3)]
     tonight = night(8, {"mean": 5.8}, version="2")
     assert judge_training(tonight, [*wide, *narrow], traits).kind is TrainingKind.SAME
+
+
+def test_without_first_losses_the_random_numbers_of_dropout_are_unknown() -> None:
+    known = {figure: loss for figure, loss in night(1).losses.items() if figure != "first"}
+    past = [replace(each, losses=known) for each in FIVE]
+    tonight = night(6, {"opening": LOSSES["opening"] + 1e-3}, version="2.14.0")
+    dropout = replace(FP32, has_dropout=True)
+    assert judge_training(tonight, past, dropout).kind is TrainingKind.SAME
