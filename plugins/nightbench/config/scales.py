@@ -73,7 +73,7 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
         for key, line in document.lines.items()
         if (here := _key_at(key, found, chosen)) is not None
     }
-    return dataclasses.replace(document, data=data, read_lines=lambda: lines)
+    return dataclasses.replace(document, data=data, lines=lines)
 
 
 def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key, dict[str, Any]]]:
