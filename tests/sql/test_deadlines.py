@@ -23,7 +23,6 @@ from nightbench.core.model import (
     Route,
     Run,
     RunKind,
-    VerdictKind,
 )
 from nightbench.night.missing_nights import check_deadlines, require_delivered
 from nightbench.night.scheduled_suites import ScheduledSuite
@@ -369,7 +368,7 @@ def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: In
     watch(NOON)
     routes = (
         Route(frameworks=("fake",), owner="compilers"),
-        Route(verdicts=(VerdictKind.MISSING,), owner="operators", alerts=(inbox.url,)),
+        Route(verdicts=("missing",), owner="operators", alerts=(inbox.url,)),
     )
     assert len(watch(DUE, channels=(), routes=routes)) == 1
     assert "owner operators" in inbox.messages[-1]["message"]

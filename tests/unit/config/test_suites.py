@@ -12,13 +12,13 @@ import pytest
 
 from nightbench.config import (
     ConfigError,
-    customise,
     find_clusters,
     find_suites,
     load_cluster,
     load_suite,
     parse_build,
 )
+from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.config.suite_heads import is_schedule, suite_heads
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
@@ -454,20 +454,13 @@ def test_an_empty_file_is_not_a_suite(dags: Path, catalog: Catalog) -> None:
     ]
 
 
-def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, dags: Path) -> None:
+def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog) -> None:
     changed = suite_file(
         ("owner: tests", "owner: tests\nprotocol: {repeats: {confidence: 1%}}"),
         ("strategy: collective", "strategy: collective\n    priority: 7"),
     )
-    suite = load_suite(changed, catalog, scale="smoke")
-    cluster = load_cluster(dags / "clusters" / "pair.yaml")
-    once = customise(
-        suite,
-        catalog,
-        cluster,
-        repeats=2,
-        builds={"pytorch": parse_build("pytorch=2.12")},
-    )
+    asked = RunRequest(str(changed), scale="smoke", repeats=2, builds=("pytorch=2.12",))
+    once, _, _ = resolve_request(asked, catalog, files=True)
     assert {case.scale for case in once.cases} == {"smoke"}
     assert once.priorities == {case.case_id: 7 for case in once.cases}
     assert once.protocol.repeats == 2
