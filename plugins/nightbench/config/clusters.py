@@ -35,15 +35,13 @@ _KNOWN_HOSTS: Key = ("known_hosts",)
 def load_cluster(
     path: Path,
     *,
-    home: Path | None = None,
     catalog: Catalog | None = None,
     new_known_hosts: bool = False,
 ) -> Cluster:
     """Read a cluster.
 
-    `home` is the value of `${NIGHTBENCH_HOME}`; the variable's value, or `.nightbench` next to
-    `dags/`, when None. Framework lines are unchecked without a catalog. `new_known_hosts`: the file
-    of host keys is about to be made, next to this one.
+    Framework lines are unchecked without a catalog. `new_known_hosts`: the file of host keys is
+    about to be made, next to this one.
 
     Raises:
         ConfigError: all that is wrong with the file.
@@ -58,7 +56,7 @@ def load_cluster(
         for node in _expanded(entry, file.jump)
     ]
     complaints = [*check_cluster(file, nodes)]
-    paths = _Paths(path, home, complaints)
+    paths = _Paths(path, complaints)
     house = paths.find(file.environments.wheelhouse, _WHEELHOUSE)
     own: dict[str, Any] = {
         "name": file.cluster,
@@ -93,7 +91,7 @@ def cluster_of(
         UserError: there is none, or it is wrong.
     """
     path = cluster_file(name, beside=beside, files=files)
-    return load_cluster(path, home=locations.home_folder(), catalog=catalog)
+    return load_cluster(path, catalog=catalog)
 
 
 def without_paths(cluster: Cluster) -> Cluster:
@@ -128,7 +126,7 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
         )
     document = read_document(path)
     complaints: list[Complaint] = []
-    paths = _Paths(path, locations.home_folder(), complaints)
+    paths = _Paths(path, complaints)
     environments = document.data.get("environments") or {}
     house = paths.find(environments.get("wheelhouse"), _WHEELHOUSE)
     found = dataclasses.replace(
@@ -143,18 +141,16 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
 
 
 class _Paths:
-    def __init__(self, path: Path, home: Path | None, complaints: list[Complaint]) -> None:
+    def __init__(self, path: Path, complaints: list[Complaint]) -> None:
         self._path = path
         self._complaints = complaints
-        beside = path.absolute().parent.parent.parent / ".nightbench"
-        self._home = home or Path(os.environ.get("NIGHTBENCH_HOME") or beside)
 
     def find(self, written: str | None, key: Key, new: bool = False) -> str | None:
         if written is None:
             return None
         if written.startswith(HOME):
             # Not looked for: `nightbench up` makes these files, and planning works without it.
-            return str(locations.written_path(self._home)) + written.removeprefix(HOME)
+            return str(locations.home_folder()) + written.removeprefix(HOME)
         if "${" in written:
             message = f'found "{written}"; expected no variable except a leading {HOME}'
             self._complaints.append(Complaint(key, message))

@@ -138,7 +138,7 @@ def _own_cluster(
         message = f"{one_of(written.cluster, files)}; looked in {looked}"
         complaints.append(Complaint(("cluster",), message))
         return None
-    return load_cluster(files[written.cluster], home=locations.home_folder(), catalog=catalog)
+    return load_cluster(files[written.cluster], catalog=catalog)
 
 
 MOST_NAMES = 500

@@ -190,11 +190,12 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
         assert said in str(caught.value)
 
 
-def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> None:
+def test_the_state_folder_is_a_variable(
+    cluster_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "h"))
     path = cluster_file(("nodes:", "known_hosts: ${NIGHTBENCH_HOME}/cluster/known_hosts\nnodes:"))
-    assert load_cluster(path, home=tmp_path / "h").known_hosts == str(
-        tmp_path / "h" / "cluster" / "known_hosts"
-    )
+    assert load_cluster(path).known_hosts == str(tmp_path / "h" / "cluster" / "known_hosts")
 
 
 @pytest.mark.parametrize(
