@@ -16,7 +16,7 @@ from packaging.version import Version
 from nightbench.config.source import ConfigError, Document, Problem, display, read_text
 from nightbench.core.complaints import Key, describe, guess_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cost, WorkloadInfo
+from nightbench.core.model import Cost, WorkloadInfo, series_key
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
@@ -90,14 +90,13 @@ def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
 def oldest_of(series: Iterable[str | None]) -> str | None:
     """Return the oldest series; None where one is not known, or there is none."""
     known = list(series)
-    if not known or None in known:
-        return None
-    return min((each for each in known if each is not None), key=_version)
+    stated = [each for each in known if each is not None]
+    return min(stated, key=series_key) if stated and stated == known else None
 
 
 def _version(series: str) -> tuple[int, int]:
-    major, _, minor = series.partition(".")
-    return min((int(major), int(minor)), sys.version_info[:2])
+    major, minor = series_key(series)
+    return min((major, minor), sys.version_info[:2])
 
 
 def versions_in(lock: Path, package: str) -> tuple[str, ...]:

@@ -66,18 +66,14 @@ class Document:
         """Add what was found after the validation to the problems."""
         for each in complaints:
             if each.is_missing:
-                self.complain_of_missing(each.key, each.message)
+                line = self.problem(each.key[:-1], "").line
+                message = f"is missing; expected: {each.message}"
+                self.problems.append(Problem(line, key_path(each.key), message))
                 continue
             first = f" (first on line {self.lines[each.first]})" if each.first is not None else ""
             tried = (each.key, *each.others)
             key = next((key for key in tried if key in self.lines), each.key)
             self.complain(key, each.message + first)
-
-    def complain_of_missing(self, key: Sequence[str | int], meaning: str | None) -> None:
-        """Add that a key is missing, with what is expected there."""
-        line = self.problem(key[:-1], "").line
-        message = f"is missing; expected: {meaning}"
-        self.problems.append(Problem(line, key_path(key), message))
 
     def complain_of_name(self, key: str) -> None:
         """Add that the file calls itself otherwise than it is named, where it does."""

@@ -230,8 +230,8 @@ def test_the_state_folder_is_a_variable(
         (
             "hosts: node[1-2]",
             "hosts: node[1-2]\n    port_range: 24999-20000",
-            ':4: nodes[0].port_range: found "24999-20000", which ends before it begins; expected '
-            "20000-24999",
+            ':4: nodes[0].port_range: found "24999-20000"; expected ports between 1024 and 65535, '
+            "the lower one first",
         ),
         (
             "hosts: node[1-2]",

@@ -51,6 +51,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
 _BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
 _SERIES = re.compile(r"[1-9][0-9]?\.[0-9]{1,3}\Z")
+_PORTS = re.compile(r"(\d{1,5})-(\d{1,5})\Z")
 _NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
 
 
@@ -175,16 +176,11 @@ def shape(value: Any) -> Any:
 
 def port_range(value: Any) -> tuple[int, int]:
     """First and last port from `20000-29999`."""
-    first, dash, last = value.partition("-") if isinstance(value, str) else ("", "", "")
-    if not (dash and first.isdecimal() and last.isdecimal()):
-        raise ValueError(f"found {describe(value)}; expected a range of ports such as 20000-29999")
-    low, high = int(first), int(last)
-    if low > high:
-        raise ValueError(
-            f"found {describe(value)}, which ends before it begins; expected {last}-{first}"
-        )
+    match = _match(_PORTS, value, "a range of ports such as 20000-29999")
+    low, high = int(match[1]), int(match[2])
     if not 1024 <= low <= high <= 65535:
-        raise ValueError(f"found {describe(value)}; expected ports between 1024 and 65535")
+        expected = "ports between 1024 and 65535, the lower one first"
+        raise ValueError(f"found {describe(value)}; expected {expected}")
     return low, high
 
 
