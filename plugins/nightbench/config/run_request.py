@@ -5,8 +5,7 @@ where the run is planned: REST calls bypass the checks of the form.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
@@ -18,7 +17,6 @@ from nightbench.config.locations import suite_file
 from nightbench.config.request_fields import Names, Pairs, SuiteName, Switch, Text, option
 from nightbench.config.source import display
 from nightbench.config.suites import suite_and_cluster
-from nightbench.config.validate import checked
 from nightbench.core.capabilities import refusal_of
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
@@ -86,20 +84,6 @@ class RunRequest:
                 "must measure the suite of the file, because later nights are compared with it. "
                 f"Choose {RunKind.ON_DEMAND}, or change the suite's file"
             )
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> "RunRequest":
-        """From the values of the form; empty fields mean the suite's own.
-
-        Raises:
-            UserError: a field holds what it cannot, or there is no such field.
-        """
-        return checked(cls, params)
-
-    def to_params(self) -> dict[str, Any]:
-        """The values of the form that say the same."""
-        fields = {k: list(x) if isinstance(x, tuple) else x for k, x in vars(self).items()}
-        return {**fields, "run_kind": self.run_kind.value}
 
 
 def resolve_request(
