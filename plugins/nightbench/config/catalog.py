@@ -75,8 +75,6 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
 
 @dataclass(frozen=True)
 class _Tree:
-    """What the folder of a line or workload refers to."""
-
     benchmarks: Path
     workloads: Mapping[str, Sequence[Path]]
     """Name -> its folders; all but the last are added to by a project."""
@@ -159,7 +157,6 @@ def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
 
 
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
-    """A line of which nothing is known but its name and what is wrong with it."""
     name = path.parent.name
     nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
     return FrameworkInfo.model_construct(
@@ -218,7 +215,6 @@ def _workload(
 def _complain_of_spec(
     document: Document, file: WorkloadInfo, added: Sequence[Path], readers: Path
 ) -> None:
-    """Complain of what a workload's file says, and of files that a project adds to its folder."""
     for each in (each for own in added for each in own.glob("[!.]*")):
         if (document.path.parent / each.name).exists():
             said = f"{display(each)} has the name of an existing file; expected model files"

@@ -142,7 +142,6 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
 def _found(
     path: Path, written: str | None, key: Key, complaints: list[Complaint], *, new: bool = False
 ) -> str | None:
-    """Return the absolute path that a key of a cluster's file names."""
     if written is None:
         return None
     if written.startswith(HOME):

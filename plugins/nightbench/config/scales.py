@@ -72,8 +72,6 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
 
 
 def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Key and value of what is written by scale."""
-
     def differs(value: Any) -> bool:
         return isinstance(value, dict) and bool(value) and set(value) <= set(scales)
 
@@ -88,7 +86,6 @@ def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key
 
 
 def _replaced(data: Any, key: Key, value: Any) -> Any:
-    """A copy of the data with another value at a key."""
     if not key:
         return value
     copy: Any = list(data) if isinstance(data, list) else dict(data)

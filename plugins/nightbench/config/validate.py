@@ -166,7 +166,6 @@ def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
 
 
 def _fields_at(model: type[Any], location: Key) -> Mapping[str, FieldInfo]:
-    """Return the fields of the model that stands at a location below another."""
     inner = _type_at(model, location)
     found = [each for each in _alternatives(inner) if _is_model(each)]
     return fields_of(found[0]) if found else {}

@@ -60,7 +60,6 @@ def with_stand_in(
 
 
 def _variations(case: Case, catalog: Catalog) -> Iterator[Case]:
-    """Yield a case as it is, then with other values of `sync` and other numbers of servers."""
     if case.strategy is not Strategy.PARAMETER_SERVER:
         yield case
         return

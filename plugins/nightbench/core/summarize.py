@@ -171,7 +171,6 @@ def _without_throughput(
 
 
 def _slowest_window(record: RepeatRecord, trainers: Sequence[RankResult]) -> RepeatSummary:
-    """Throughput of all samples over the slowest rank's window."""
     samples = math.fsum(r.samples_per_step * len(r.step_seconds) for r in trainers)
     window = max(r.window_wall_s for r in trainers)
     stepping = max(math.fsum(r.step_seconds) for r in trainers)
@@ -269,7 +268,6 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _medians(named: Iterable[Mapping[str, float] | None]) -> dict[str, float] | None:
-    """Return the median of each name; None where there is none."""
     known = [each for each in named if each]
     names = sorted({name for each in known for name in each})
     return {

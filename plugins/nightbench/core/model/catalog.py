@@ -75,7 +75,6 @@ def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str,
 
 
 def _number(value: Any) -> Any:
-    """A number of processes: at least 1, or the axis that says it."""
     if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
         raise ValueError(
             f"found {describe(value)}; expected a whole number of at least 1, or "
@@ -193,7 +192,6 @@ _KEYS = (*LINE_AXES, *_PLACES, "workload", "optimizer", "device", "replicas")
 
 
 def _values(value: Any) -> tuple[str, ...]:
-    """One value, or a list of them, as text."""
     values = value if isinstance(value, list | tuple) else [value]
     if not values or not all(isinstance(x, str | int) and not isinstance(x, bool) for x in values):
         raise ValueError(f"found {value!r}; expected a value, or a list of values")
