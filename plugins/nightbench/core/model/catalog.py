@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -19,10 +18,6 @@ class Untried:
     """A configuration that a line supports and that was never run; measured only on request."""
 
     why: str
-
-
-Support = Mapping[str, Untried | str | None]
-"""Device kind -> None where it runs there, else why it does not, or was never tried."""
 
 
 def series_key(series: str) -> tuple[int, ...]:
