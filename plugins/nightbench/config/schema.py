@@ -52,20 +52,12 @@ CommandName = Annotated[str, v.known("commands"), v.Words("command")]
 _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
 
 
-def _enough(value: int) -> int:
-    if value < 5:
-        raise ValueError(
-            f"found {value}; expected at least 5: fewer repeats may have a narrow interval by "
-            "chance, which would stop the case too early"
-        )
-    return value
-
-
 class RepeatsFile(v.StrictModel):
     """Launches until the interval of their median is narrow enough."""
 
-    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
-    """Number of good repeats before the interval is checked."""
+    min: Annotated[int, Field(ge=5), v.Words("whole number, at least 5")] = 5
+    """Number of good repeats before the interval is checked: fewer may have a narrow interval by
+    chance."""
     max: v.Count = 15
     """Largest number of repeats. After it the case ends, even if its interval is still wide."""
     confidence: v.Percentage | None = None

@@ -213,7 +213,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nprotocol:\n  repeats:\n    min: 3\n    confidence: 1%",
-            ":5: protocol.repeats.min: found 3; expected at least 5: fewer repeats",
+            ":5: protocol.repeats.min: found 3; expected a number of at least 5",
         ),
         (
             "owner: tests",
