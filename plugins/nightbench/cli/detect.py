@@ -41,7 +41,7 @@ def detect(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV or JSON lines with the columns series, t, value and optionally n, spread, "
+            help="CSV with the columns series, t, value and optionally n, spread, "
             "fingerprint, control; or a file for `nightbench import`. `-` is standard input."
         ),
     ] = None,

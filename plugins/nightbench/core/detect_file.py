@@ -4,7 +4,7 @@ import itertools
 import math
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -28,8 +28,7 @@ DAY_NUMBERS = (19_000_101, 22_000_101)
 """Dates written as YYYYMMDD; as Unix seconds they would be days of August and September 1970."""
 
 
-def _instant(cell: Any) -> datetime:
-    text = str(cell)
+def _instant(text: str) -> datetime:
     try:
         seconds = float(text)
     except ValueError:
@@ -47,7 +46,7 @@ def _date_seconds(text: str) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-def _missing(cell: Any) -> Any:
+def _missing(cell: str) -> str | None:
     return None if is_nothing(cell) else cell
 
 

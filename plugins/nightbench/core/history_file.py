@@ -1,4 +1,4 @@
-"""One reader of history files: CSV with a header, or one JSON object a line.
+"""One reader of history files: CSV with a header.
 
 Each format is a model of its rows, whose fields are the columns. The reader collects all that is
 wrong with a file and reports it at once: file, line, column, the value found, what was expected.
@@ -14,10 +14,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
-    field_validator,
 )
 
 from nightbench.core.errors import UserError
@@ -36,15 +34,6 @@ class FileRow(BaseModel):
     A field without a default is a required column. A file may have more columns, unless the model
     forbids them.
     """
-
-    model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _cell(cls, cell: Any) -> Any:
-        if isinstance(cell, bool):
-            raise ValueError("pydantic takes a boolean for a number")
-        return cell.strip() if isinstance(cell, str) else cell
 
 
 Row = TypeVar("Row", bound=FileRow)
@@ -80,10 +69,7 @@ UNKNOWN: Any = None
 
 
 class HistoryFile:
-    """Reads one file; `rows` yields its valid rows, `close` raises if anything was wrong.
-
-    A file is JSON lines if it is named `*.jsonl` or begins with `{`, else CSV.
-    """
+    """Reads one file; `rows` yields its valid rows, `close` raises if anything was wrong."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
@@ -104,34 +90,14 @@ class HistoryFile:
                 f"{path}:{line}: byte {error.start} is not UTF-8, expected a text in UTF-8"
             ) from error
         if not self._content.strip(b"\xef\xbb\xbf \t\r\n"):
-            raise UserError(f"{path}: is empty, expected CSV with a header, or JSON lines")
-        self._is_json = path.suffix.lower() == ".jsonl"
-        first = next(filter(None, (line.strip() for line in self._lines())), "")
-        self._is_json = self._is_json or first.startswith("{")
-        self.columns: tuple[str, ...] = self._names()
-        """Names in the header, or keys of the first JSON object; none where that is broken."""
-
-    def _lines(self) -> Iterator[str]:
+            raise UserError(f"{path}: is empty, expected CSV with a header")
         # Read in parts: as one text, a large file takes several times its size in memory.
-        return io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
-
-    def _names(self) -> tuple[str, ...]:
-        if not self._is_json:
-            try:
-                header = next(csv.reader(self._lines(), strict=True), [])
-                return tuple(name.strip() for name in header)
-            except csv.Error as error:
-                raise UserError(
-                    f"{self.path}:1: found invalid CSV ({error}), expected a header"
-                ) from error
-        for line in self._lines():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict):
-                return tuple(row)
-        return ()
+        stream = io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
+        self._reader = csv.reader(stream, strict=True)
+        try:
+            self.columns = tuple(name.strip() for name in next(self._reader, []))
+        except csv.Error as error:
+            raise UserError(f"{path}:1: found invalid CSV ({error}), expected a header") from error
 
     def rows(self, model: type[Row]) -> Iterator[tuple[int, Row]]:
         """Yield line and content of the valid rows, in the file's order.
@@ -140,8 +106,8 @@ class HistoryFile:
             UserError: the header is not the format's, or there are no rows.
         """
         columns, required, line = model.model_fields, lacking(model, ()), 0
-        for line, cells in self._json_rows(model) if self._is_json else self._csv_rows(model):
-            found = ((name, cells.get(name)) for name in columns)
+        for line, cells in self._cells(model):
+            found = ((name, cells.get(name, "")) for name in columns)
             try:
                 row = model.model_validate(
                     {name: x for name, x in found if name in required or not is_nothing(x)}
@@ -168,20 +134,18 @@ class HistoryFile:
     def _problem(self, line: int, said: str) -> None:
         self._problems.append(f"{self.path}:{line}: {said}")
 
-    def _csv_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
-        reader = csv.reader(self._lines(), strict=True)
-        begins = 1
+    def _cells(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, str]]]:
+        reader, header = self._reader, self.columns
+        known = [name for name in header if name in model.model_fields]
+        is_strict = model.model_config.get("extra") == "forbid"
+        self._refuse("missing", lacking(model, header), model)
+        self._refuse("unknown", sorted({*header} - {*known}) if is_strict else (), model)
+        self._refuse("named twice", sorted({n for n in known if known.count(n) > 1}), model)
+        begins = reader.line_num + 1
         try:
-            next(reader, None)
-            header = self.columns
-            known = [name for name in header if name in model.model_fields]
-            self._refuse("missing", lacking(model, header), model)
-            self._refuse("unknown", _unknown(model, header), model)
-            self._refuse("named twice", sorted({n for n in known if known.count(n) > 1}), model)
-            begins = reader.line_num + 1
             for cells in reader:
                 if len(cells) == len(header):
-                    yield reader.line_num, dict(zip(header, cells, strict=True))
+                    yield reader.line_num, dict(zip(header, map(str.strip, cells), strict=True))
                 elif any(cell.strip() for cell in cells):
                     expected = f"{len(header)} as in the header"
                     self._problem(reader.line_num, f"found {len(cells)} cells, expected {expected}")
@@ -190,32 +154,12 @@ class HistoryFile:
             self._problem(begins, f"found invalid CSV ({error}), expected one row")
 
     def _refuse(self, what: str, names: Collection[str], model: type[FileRow]) -> None:
-        if not names:
-            return
-        found = escaped(cut(", ".join(self.columns))) or "none"
-        raise UserError(
-            f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: {found}; "
-            f"expected columns: {', '.join(model.model_fields)}"
-        )
-
-    def _json_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
-        required = lacking(model, ())
-        if self.columns and lacking(model, self.columns) == required:
-            self._refuse("missing", required, model)
-        for line, content in enumerate(self._lines(), start=1):
-            if content.isspace():
-                continue
-            try:
-                row = json.loads(content)
-            except (ValueError, RecursionError) as error:
-                self._problem(line, f"found invalid JSON ({error}), expected one JSON object")
-                continue
-            if not isinstance(row, dict):
-                self._problem(line, f"found {shown(row)}, expected one JSON object a line")
-            elif unknown := _unknown(model, row):
-                self._problem(line, f"column {', '.join(map(repr, unknown))} unknown")
-            else:
-                yield line, row
+        if names:
+            found = escaped(cut(", ".join(self.columns))) or "none"
+            raise UserError(
+                f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: "
+                f"{found}; expected columns: {', '.join(model.model_fields)}"
+            )
 
 
 def lacking(model: type[FileRow], found: Collection[str]) -> list[str]:
@@ -224,16 +168,9 @@ def lacking(model: type[FileRow], found: Collection[str]) -> list[str]:
     return [name for name, column in columns if column.is_required() and name not in found]
 
 
-def _unknown(model: type[FileRow], found: Collection[str]) -> list[str]:
-    forbidden = model.model_config.get("extra") == "forbid"
-    return sorted(name for name in found if forbidden and name not in model.model_fields)
-
-
-def is_nothing(cell: object) -> bool:
+def is_nothing(cell: str) -> bool:
     """Return whether a cell is empty, or says that there is no value."""
-    if isinstance(cell, str):
-        return cell.strip().lower() in _NOTHING
-    return cell is None or cell != cell
+    return cell.lower() in _NOTHING
 
 
 def shown(found: object) -> str:
