@@ -22,7 +22,15 @@ from rich.text import Text
 from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import HistoryFile, lacking, shown
+from nightbench.core.history_file import (
+    EARLIEST,
+    LATEST,
+    DetectRow,
+    HistoryFile,
+    lacking,
+    read_nights,
+    shown,
+)
 from nightbench.core.model import HistoryPoint
 
 if TYPE_CHECKING:
@@ -104,8 +112,6 @@ def _share(text: str) -> float:
 
 def _read_histories(path: Path) -> list[History]:
     """Return the series of a file for `nightbench detect` or for `nightbench import`."""
-    from nightbench.core.detect_file import DetectRow, read_nights
-
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
     if lacking(DetectRow, file.columns):
         # Imported here: this imports the warehouse's driver, which other files do not need.
@@ -266,8 +272,6 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
 
 def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:
     """Return id, times, values and the repeats' sigma of one line of a stream."""
-    from nightbench.core.detect_file import EARLIEST, LATEST
-
     place = f"standard input:{number}"
     try:
         asked = jsonlib.loads(line)
