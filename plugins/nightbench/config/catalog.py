@@ -105,26 +105,27 @@ def _complain_of_absent(document: Document, *expected: str) -> None:
 
 
 def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
-    path = folder / LINE_FILE
     try:
-        document = read_document(path)
+        document = read_document(folder / LINE_FILE)
+        _complain_of_absent(document, "launch.py")
+        if document.data.get("commands") is not True:
+            _complain_of_absent(document, "runtime.py", "trainer.py")
+        file = validate(FrameworkInfo, document, named="line")
     except UserError as error:
-        return _broken_line(path, error)
-    file = validate(FrameworkInfo, document, named="line")
-    _complain_of_absent(document, "launch.py")
-    if document.data.get("commands") is not True:
-        _complain_of_absent(document, "runtime.py", "trainer.py")
-    if file is None:
-        return _broken_line(path, document.error)
+        name = folder.name
+        nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
+        return FrameworkInfo.model_construct(
+            line=name, title=name, version="", api="", **nothing, problem=str(error)
+        )
     for key, message in _contradictions(file, folder, tree):
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
     variants = {name: _variant(name, file, document) for name in file.variants}
-    found = file.model_copy(update={"line": path.parent.name, "variants": variants})
+    found = file.model_copy(update={"line": folder.name, "variants": variants})
     complaints = [str(document.error)] if document.problems else []
     oldest = found.oldest_python
-    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), oldest, LINE_NAMES)
+    complaints += code_errors(sorted(folder.glob("[!.]*.py")), oldest, LINE_NAMES)
     complaints += code_errors(sorted(shared.glob("[!.]*.py")), oldest, {})
     return found.model_copy(update={"problem": "\n".join(complaints) or None})
 
@@ -230,29 +231,20 @@ def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
     return written.model_copy(update=found)
 
 
-def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
-    name = path.parent.name
-    nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
-    return FrameworkInfo.model_construct(
-        line=name, title=name, version="", api="", **nothing, problem=str(error)
-    )
-
-
 def _workload(name: str, frameworks: Mapping[str, FrameworkInfo], tree: _Tree) -> WorkloadInfo:
     folder, *added = tree.workloads[name]
-    path = folder / SPEC_FILE
     try:
-        document = read_document(path)
+        document = read_document(folder / SPEC_FILE)
+        _complain_of_absent(document, "data.py")
+        file = validate(WorkloadInfo, document, named="name")
     except UserError as error:
-        return _broken_workload(path, error)
-    file = validate(WorkloadInfo, document, named="name")
-    _complain_of_absent(document, "data.py")
+        return WorkloadInfo.model_construct(
+            name=name, title=name, unit="units", strategies=(), scales={}, problem=str(error)
+        )
     written = {each.stem for own in (folder, *added) for each in own.glob("[!.]*.py")}
-    if file is None:
-        return _broken_workload(path, document.error)
     tree.complain_of_shadow(document, "workloads", file.replaces)
     _complain_of_spec(document, file, added, tree.benchmarks / "readers")
-    wrong_data = code_errors(path.parent.glob("data.py"), None, {"data": DATA_NAMES})
+    wrong_data = code_errors(folder.glob("data.py"), None, {"data": DATA_NAMES})
     models = {
         api: "\n".join(wrong)
         for api in sorted(written)
@@ -296,10 +288,3 @@ def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo])
     """What is wrong in a model file for the oldest line that speaks its API."""
     speaking = [info.oldest_python for info in frameworks.values() if info.api == api]
     return code_errors([path], oldest_of(speaking), {api: MODEL_NAMES}) if speaking else []
-
-
-def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
-    name = path.parent.name
-    return WorkloadInfo.model_construct(
-        name=name, title=name, unit="units", strategies=(), scales={}, problem=str(error)
-    )

@@ -31,11 +31,11 @@ def validate_suite(document: Document, catalog: Catalog | None) -> SuiteFile:
         document.complain(("suite",), problem)
     named = "suite" if problem is None else None
     file = validate(SuiteFile, document, context=context, named=named)
-    for position, block in enumerate(file.matrix if file else ()):
+    for position, block in enumerate(file.matrix):
         key: Key = ("matrix", position)
         unfit = [Complaint((*key, name), message) for name, message in _contradictions(block)]
         document.add([*_missing(block, key), *unfit])
-    if file is None or document.problems:
+    if document.problems:
         raise document.error
     return file
 
