@@ -11,16 +11,16 @@ from nightbench.config.builds import read_builds
 from nightbench.config.case_checks import MOST_CASES, check_cases, check_hours, check_reference
 from nightbench.config.clusters import load_cluster
 from nightbench.config.commands import read_commands
-from nightbench.config.locations import clusters_for, find_suites
+from nightbench.config.locations import cluster_file, find_suites
 from nightbench.config.matrix import WrittenCase, expand
 from nightbench.config.scales import at_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile
-from nightbench.config.source import Document, display, read_document
+from nightbench.config.source import Document, read_document
 from nightbench.config.suite_heads import command_lines, workload_scales
 from nightbench.config.validate import alike
 from nightbench.config.written_suite import validate_suite
 from nightbench.core.budget import PRIORITY
-from nightbench.core.complaints import Complaint, one_of
+from nightbench.core.complaints import Complaint
 from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import Catalog, Cluster, Protocol, Suite, SuiteTable
 
@@ -122,12 +122,12 @@ def _protocol(file: ProtocolFile) -> Protocol:
 
 
 def _own_cluster(document: Document, file: SuiteFile, catalog: Catalog | None) -> Cluster:
-    files, folders = clusters_for(document.path, locations.dags_folder())
-    if file.cluster not in files:
-        looked = ", ".join(display(folder) for folder in folders)
-        document.complain(("cluster",), f"{one_of(file.cluster, files)}; looked in {looked}")
-        raise document.error
-    return load_cluster(files[file.cluster], catalog=catalog)
+    try:
+        path = cluster_file(file.cluster, beside=document.path)
+    except UserError as error:
+        document.complain(("cluster",), str(error).removeprefix("cluster: "))
+        raise document.error from None
+    return load_cluster(path, catalog=catalog)
 
 
 MOST_NAMES = 500
