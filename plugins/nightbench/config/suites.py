@@ -15,7 +15,7 @@ from nightbench.config.locations import cluster_file, find_suites
 from nightbench.config.matrix import WrittenCase, expand
 from nightbench.config.scales import at_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile
-from nightbench.config.source import Document, read_document
+from nightbench.config.source import Document
 from nightbench.config.suite_heads import command_lines, workload_scales
 from nightbench.config.validate import alike
 from nightbench.config.written_suite import validate_suite
@@ -63,7 +63,7 @@ def suite_and_cluster(
         ConfigError: all that is wrong with the file.
         UserError: all that is wrong with the cluster's file.
     """
-    document = at_scale(read_document(path), scale, scales_of(catalog))
+    document = at_scale(path, scale, scales_of(catalog))
     file = validate_suite(document, catalog)
     cluster = cluster or _own_cluster(document, file, catalog)
     lines = tuple(each.line for each in catalog.frameworks.values() if each.commands)
@@ -149,7 +149,7 @@ def case_names(dags: Path, suites: Iterable[str]) -> list[str]:
 
 def _case_ids(path: Path, lines: tuple[str, ...], scales: Collection[str]) -> list[str]:
     try:
-        document = at_scale(read_document(path), None, scales)
+        document = at_scale(path, None, scales)
         file = validate_suite(document, None)
         nodes = len(_own_cluster(document, file, None).nodes)
     except UserError:
