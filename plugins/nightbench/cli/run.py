@@ -159,7 +159,6 @@ def demo(
     If a complete run of the same code exists, its results are shown instead.
     """
     from nightbench.cli.results import show_run
-    from nightbench.cli.services import show_access
     from nightbench.local import lifecycle
     from nightbench.local.resources import has_environments, require_resources
 
@@ -172,7 +171,7 @@ def demo(
     ahead = _EnvironmentsAhead(place, chosen, quiet=has_environments(place))
     for line in lifecycle.up(place, on_nodes=ahead.start):
         say(line)
-    show_access()
+    common.show_access()
     ahead.join()
     if ahead.stand_ins:
         chosen = Selection("demo", stand_in=ahead.stand_ins).choose()

@@ -30,16 +30,7 @@ def up(backup: BackupOption = True) -> None:
 
     for line in lifecycle.up(common.home(), backup=backup):
         say(line)
-    show_access()
-
-
-def show_access() -> None:
-    """Print the addresses and logins of the services."""
-    from nightbench.local import deployment
-
-    access = deployment.logins(common.home())
-    say(f"Airflow UI:  {access.ui}   ({common.login_text(access)})")
-    say(f"warehouse:   {access.psql}")
+    common.show_access()
 
 
 @app.command()
@@ -84,7 +75,7 @@ def status(json: JsonOption = False) -> None:
         out.print(common.table(("service", "state", "pid", "address", "since (UTC)"), rows))
         say(f"logs:        {common.home().logs}   (or: nightbench logs SERVICE)")
         if any(each.state == "running" for each in services):
-            show_access()
+            common.show_access()
     common.warn_unscheduled()
     if any(each.state != "running" for each in services):
         raise typer.Exit(FAILED)
