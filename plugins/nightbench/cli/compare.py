@@ -24,6 +24,7 @@ from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.losses import trained_differently
 from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.core.model.values import percentage
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import compared
 from nightbench.experiments.paired_statistics import percent
@@ -59,7 +60,7 @@ for each in (bisect, profile, confirm):
 
 
 @app.command(BUILDS)
-@selecting("suite", "repeats", "build", "untried", "stand_in")
+@selecting("suite", "repeats", "builds", "untried", "stand_ins")
 def builds(
     selection: Selection,
     build_a: Annotated[
@@ -108,7 +109,7 @@ def builds(
 
     def work() -> int:
         if resume is not None:
-            if build_a or selection.case or suite:
+            if build_a or selection.cases or suite:
                 raise UserError("--resume cannot be combined with builds or cases")
             document = _resume(resume, json=json)
         else:
@@ -116,7 +117,7 @@ def builds(
                 raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
             limits = {
                 "rounds": rounds,
-                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
+                "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
                 "seed": seed,
                 "outside_hours": outside_hours,
             }
@@ -140,7 +141,7 @@ def _request(
 
     Raises: UserError: a text is not a build, or no suite has the cases.
     """
-    cases, cluster = selection.case or [], selection.cluster
+    cases, cluster = selection.cases or [], selection.cluster
     fields = {
         "a": experiment_common.pinned(a),
         "b": experiment_common.pinned(b),
@@ -207,7 +208,7 @@ def chosen_of(request: CompareRequest) -> Chosen:
         workloads=request.workloads,
         strategies=request.strategies,
         scale=request.scale,
-        build=[request.a],
+        builds=[request.a],
     ).choose()
 
 

@@ -73,7 +73,7 @@ def run(
             f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
             "measure without Airflow: --direct"
         )
-    builds = stage_wheels(selection.build or ())
+    builds = stage_wheels(selection.builds or ())
     for text in builds:
         parse_untrusted_build(text, chosen.cluster)  # before a run is triggered
     chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
@@ -174,7 +174,7 @@ def demo(
     common.show_access()
     ahead.join()
     if ahead.stand_ins:
-        chosen = Selection("demo", stand_in=ahead.stand_ins).choose()
+        chosen = Selection("demo", stand_ins=ahead.stand_ins).choose()
     before = None if again else _measured_before(chosen)
     if before:
         show_run(before, await_verdicts=False)
@@ -252,7 +252,7 @@ class _EnvironmentsAhead(Thread):
         from nightbench.gang import EnvironmentUnavailable
 
         cluster, catalog = self._chosen.cluster, self._chosen.catalog
-        suite = Selection("demo", stand_in=self.stand_ins).choose().suite
+        suite = Selection("demo", stand_ins=self.stand_ins).choose().suite
         for other in stand_in_lines(suite, line, cluster, catalog):
             cases = with_stand_in(suite, line, other, cluster, catalog)
             if cases is None:
