@@ -103,8 +103,7 @@ def resolve(
 def dismiss(
     alert: AlertArgument,
     reason: Annotated[
-        str,
-        typer.Option("--reason", help="Why: false_alarm, intended, wont_fix.", show_default=False),
+        str, typer.Option(help="Why: false_alarm, intended, wont_fix.", show_default=False)
     ],
     why: WhyOption = "",
     group: GroupOption = False,
@@ -124,7 +123,7 @@ def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = 
 def snooze(
     alert: AlertArgument,
     until: Annotated[
-        str, typer.Option("--until", help="End of snooze: 12h, 3d, 2w, 2026-12-01, date and time.")
+        str, typer.Option(help="End of snooze: 12h, 3d, 2w, 2026-12-01, date and time.")
     ],
     why: WhyOption = "",
     group: GroupOption = False,
@@ -137,7 +136,7 @@ def snooze(
 @app.command()
 def assign(
     alert: AlertArgument,
-    owner: Annotated[str, typer.Option("--owner", help='New owner; "" removes it.')],
+    owner: Annotated[str, typer.Option(help='New owner; "" removes it.')],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,

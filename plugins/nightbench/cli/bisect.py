@@ -34,20 +34,14 @@ def _help(field: str, more: str = "") -> str:
 
 @app.command()
 def bisect(
-    alert: Annotated[
-        int | None,
-        typer.Argument(metavar="ALERT", help=_help("alert_id")),
-    ] = None,
+    alert: Annotated[int | None, typer.Argument(metavar="ALERT", help=_help("alert_id"))] = None,
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case that changed.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(metavar="SLUG", help="Case that changed.")] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
     versions: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas.")),
+        str, typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas."))
     ] = "",
     budget: Annotated[
         str, typer.Option(metavar="TIME", help=_help("budget_s", "Example: 90m."))

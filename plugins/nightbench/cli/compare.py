@@ -64,8 +64,7 @@ for each in (bisect, profile, confirm):
 def builds(
     selection: Selection,
     build_a: Annotated[
-        str | None,
-        typer.Argument(metavar="BUILD_A", help=described(CompareRequest, "a")),
+        str | None, typer.Argument(metavar="BUILD_A", help=described(CompareRequest, "a"))
     ] = None,
     build_b: Annotated[
         str | None, typer.Argument(metavar="BUILD_B", help=described(CompareRequest, "b"))

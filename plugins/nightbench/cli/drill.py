@@ -37,7 +37,7 @@ def drill(
         ),
     ] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case. [default: the first case]")
+        str | None, typer.Option(metavar="SLUG", help="Case. [default: the first case]")
     ] = None,
     cluster: common.ClusterOption = None,
     size: Annotated[str, typer.Option(metavar="PERCENT", help="Injected throughput drop.")] = "20%",

@@ -61,8 +61,7 @@ class ExportRows(StrEnum):
 def export(
     file: Annotated[Path, typer.Argument(help="File (for mlperf: folder) to write or replace.")],
     rows: Annotated[
-        ExportRows | None,
-        typer.Option("--rows", help="Rows to write (Parquet, CSV). [default: medians]"),
+        ExportRows | None, typer.Option(help="Rows to write (Parquet, CSV). [default: medians]")
     ] = None,
     format_: Annotated[
         ExportFormat | None,
@@ -76,21 +75,18 @@ def export(
     ] = None,
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case to include.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(metavar="SLUG", help="Case to include.")] = None,
     run: Annotated[str | None, typer.Option("--run", "-r", help="Run to include.")] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
             metavar="TIME",
             help="Include runs from this time on: 2026-11-01, or 2026-11-01T22:00. The default "
             "zone is UTC.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
+        str | None, typer.Option(metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the schema marts.

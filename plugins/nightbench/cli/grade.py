@@ -51,28 +51,20 @@ def grade(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy",
             help="Replay history with the suites' policies and with this policy: min_change=2%,… "
             f"Keys: {', '.join(KEYS)}. `{CURRENT}`: only the suites' policies.",
         ),
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option(
-            "--series",
-            help="With --policy: a case, or a pattern with *. [default: all] Repeatable.",
-        ),
+        typer.Option(help="With --policy: a case, or a pattern with *. [default: all] Repeatable."),
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", help="With --policy: first night to replay (2026-03-31)."),
+        str | None, typer.Option(help="With --policy: first night to replay (2026-03-31).")
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option(
-            "--history",
-            help="With --policy: replay a CSV file like that of `nightbench import`.",
-        ),
+        typer.Option(help="With --policy: replay a CSV file like that of `nightbench import`."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

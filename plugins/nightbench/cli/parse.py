@@ -31,9 +31,7 @@ def parse(
         str, typer.Argument(metavar="FORMAT", help="Log format; a wrong name lists all formats.")
     ],
     file: Annotated[Path, typer.Argument(help="Log to read; - is standard input.")],
-    warmup: Annotated[
-        int, typer.Option("--warmup", min=0, help="Number of warm-up steps to skip.")
-    ] = 20,
+    warmup: Annotated[int, typer.Option(min=0, help="Number of warm-up steps to skip.")] = 20,
     pattern: Annotated[
         str | None,
         typer.Option(
@@ -51,8 +49,7 @@ def parse(
         str | None, typer.Option(help="Name of the log's metric that is the throughput.")
     ] = None,
     writer: Annotated[
-        str | None,
-        typer.Option(help="Prefix of the lines to read, such as 0: or [rank0]."),
+        str | None, typer.Option(help="Prefix of the lines to read, such as 0: or [rank0].")
     ] = None,
     model: Annotated[
         str | None,

@@ -51,8 +51,7 @@ def plan(
         ),
     ] = False,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="TIME", help="With --night: its time (2026-11-21T22:00)."),
+        str | None, typer.Option(metavar="TIME", help="With --night: its time (2026-11-21T22:00).")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

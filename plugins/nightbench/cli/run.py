@@ -44,7 +44,6 @@ def run(
     follow: Annotated[
         str | None,
         typer.Option(
-            "--follow",
             metavar="RUN",
             help="Only show the progress of a run: its id, or the id of its DAG run.",
         ),

@@ -117,7 +117,7 @@ def logs(
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Run or comparison whose logs to show.")
     ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="Case of the run in --run.")] = None,
+    case: Annotated[str | None, typer.Option(help="Case of the run in --run.")] = None,
     repeat: Annotated[
         int | None, typer.Option(min=1, help="Number of the repeat. [default: the last failed one]")
     ] = None,

@@ -46,7 +46,6 @@ def table(
     scale: Annotated[
         str | None,
         typer.Option(
-            "--scale",
             help=f"Scale of the workloads. Published values are shown only for the scale {FULL}, "
             "because other scales do different work. [default: the scale of the newest run]",
         ),
@@ -57,8 +56,7 @@ def table(
     ] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TEXT,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", metavar="DIR", help="Draw the tables as SVG and PNG into DIR."),
+        Path | None, typer.Option(metavar="DIR", help="Draw the tables as SVG and PNG into DIR.")
     ] = None,
 ) -> None:
     """Show a suite's tables: newest medians next to the published values.
