@@ -147,8 +147,7 @@ def logs(
         say(f"Services in {common.home().logs}: {', '.join(logfiles.names(common.home()))}")
         list_logged_runs(common.spool())
         return
-    for line in logfiles.logs(common.home(), service, lines, follow):
-        say(line)
+    logfiles.show(common.home(), service, lines, follow)
 
 
 @app.command(

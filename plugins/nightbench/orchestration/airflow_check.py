@@ -87,7 +87,7 @@ def _versions() -> Examined:
         refuse_too_old(airflow)
     except UserError as error:
         return Examined("versions", "missing", said, str(error))
-    lacks = "; ".join(lacking(airflow))
+    lacks = lacking(airflow)
     return Examined("versions", "note" if lacks else "ok", said, lacks)
 
 

@@ -8,23 +8,20 @@ from nightbench.core.errors import UserError
 
 OLDEST = Version("3.2")
 
-_SINCE = (
-    (
-        Version("3.3"),
-        "a case that is marked as failed, or cleared, continues on its nodes for up to two "
-        "minutes, until its lease expires. Airflow notifies triggers of this only from 3.3 on",
-    ),
-)
-
 
 def installed() -> Version:
     """The version of the Airflow in this environment."""
     return Version(metadata.version("apache-airflow-core"))
 
 
-def lacking(version: Version) -> list[str]:
-    """Limits of Nightbench with this version of Airflow, each a sentence."""
-    return [what for since, what in _SINCE if version.release < since.release]
+def lacking(version: Version) -> str:
+    """Return the limit of Nightbench with this version of Airflow; empty if it has none."""
+    if version.release >= Version("3.3").release:
+        return ""
+    return (
+        "a case that is marked as failed, or cleared, continues on its nodes for up to two "
+        "minutes, until its lease expires. Airflow notifies triggers of this only from 3.3 on"
+    )
 
 
 def refuse_too_old(version: Version) -> None:

@@ -100,8 +100,8 @@ def build_app() -> FastAPI:
 
     from nightbench.orchestration.airflow_versions import installed, lacking
 
-    for what in lacking(installed()):
-        log.warning("Airflow %s: %s", installed(), what)
+    if lacks := lacking(installed()):
+        log.warning("Airflow %s: %s", installed(), lacks)
 
     return create_app(
         pooled_repository(),

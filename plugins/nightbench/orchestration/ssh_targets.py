@@ -16,14 +16,19 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, JumpHost, Node
-from nightbench.orchestration.connections import PlainConnection, get_connection, missing, not_found
+from nightbench.core.model import Cluster, JumpHost, KubernetesPolicy, Node
+from nightbench.orchestration.connections import (
+    PlainConnection,
+    get_connection,
+    is_on,
+    missing,
+    not_found,
+)
 
 if TYPE_CHECKING:
     from nightbench.gang import PodTarget, SshTarget, Target
@@ -79,7 +84,7 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ta
             found = await BaseHook.aget_connection(conn_id)
             # Airflow's own property masks secrets by a blocking call: a trigger must not make it.
             extra = _extra(conn_id, found.extra)
-            known[conn_id] = PlainConnection.of(partial(getattr, found), extra)
+            known[conn_id] = PlainConnection.of(found, extra)
         except not_found():
             known[conn_id] = missing(conn_id, named)
         except UserError as error:
@@ -114,7 +119,8 @@ def _conn_ids(cluster: Cluster) -> list[str]:
 
 def _targets(cluster: Cluster, known: Known) -> dict[str, Target]:
     if cluster.kubernetes is not None:
-        return {**_pod_targets(cluster, _usable(known, cluster.kubernetes.conn_id))}
+        connection = _usable(known, cluster.kubernetes.conn_id)
+        return {**_pod_targets(cluster, cluster.kubernetes, connection)}
     from nightbench.gang import SshTarget
 
     found: dict[str, Target] = {}
@@ -281,11 +287,11 @@ def _file(written: str, what: str) -> str:
     return path
 
 
-def _pod_targets(cluster: Cluster, connection: PlainConnection) -> dict[str, PodTarget]:
+def _pod_targets(
+    cluster: Cluster, policy: KubernetesPolicy, connection: PlainConnection
+) -> dict[str, PodTarget]:
     from nightbench.gang import ApiAccess, PodTarget
 
-    policy = cluster.kubernetes
-    assert policy is not None, "the cluster has `kubernetes`"
     conn_id = policy.conn_id
     if (connection.conn_type or "kubernetes").lower() != "kubernetes":
         raise UserError(
@@ -293,7 +299,7 @@ def _pod_targets(cluster: Cluster, connection: PlainConnection) -> dict[str, Pod
             f"cluster {cluster.name}"
         )
     extra = {key.removeprefix(FORMER): value for key, value in connection.extra.items() if value}
-    if _is_true(extra, "disable_verify_ssl"):
+    if is_on(extra.get("disable_verify_ssl")):
         raise UserError(
             f"connection {conn_id}: found disable_verify_ssl; expected the server's certificate "
             "authority in the kubeconfig"
@@ -301,7 +307,7 @@ def _pod_targets(cluster: Cluster, connection: PlainConnection) -> dict[str, Pod
     text, path = extra.get("kube_config"), extra.get("kube_config_path")
     access = ApiAccess(
         conn_id,
-        in_cluster=_is_true(extra, "in_cluster"),
+        in_cluster=is_on(extra.get("in_cluster")),
         path=os.path.expanduser(str(path)) if path else None,
         text=text if text is None or isinstance(text, str) else json.dumps(text),
         context=str(extra["cluster_context"]) if extra.get("cluster_context") else None,
@@ -310,7 +316,3 @@ def _pod_targets(cluster: Cluster, connection: PlainConnection) -> dict[str, Pod
     return {
         node.name: PodTarget(node.name, access, policy, python, shared) for node in cluster.nodes
     }
-
-
-def _is_true(extra: Mapping[str, Any], key: str) -> bool:
-    return str(extra.get(key, "")).lower() in ("true", "1")
