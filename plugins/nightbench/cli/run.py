@@ -224,27 +224,19 @@ class _EnvironmentsAhead(Thread):
 
     async def _build(self) -> None:
         # Imported here: by now Airflow is starting in the background.
-        from nightbench.gang import EnvironmentUnavailable, GangError
+        from nightbench.gang import EnvironmentUnavailable
 
         jobs = self._jobs(self._chosen.suite)
-        left = [f"{job.build.line} ({self._gigabytes(job):.1f} GB)" for job in jobs]
-        self._report(f"meanwhile, the nodes download and build {', '.join(left)}")
-        missing: dict[str, str] = {}
         for number, job in enumerate(jobs, start=1):
-            began = time.monotonic()
+            line = job.build.line
+            size = self._chosen.catalog.frameworks[line].size_bytes / 1e9
+            if not self._quiet:
+                which = f"{line} ({size:.1f} GB), {number} of {len(jobs)}"
+                say(f"environments: meanwhile, the nodes download and build {which}")
             try:
                 await self._build_one(job)
-                done = f"built in {time.monotonic() - began:.0f} s"
             except EnvironmentUnavailable as error:
-                missing[job.build.line] = error.message
-                done = "cannot be installed on this machine"
-            except GangError as error:
-                say(f"environments: {error}; the run tries again")
-                return
-            after = f"; remaining: {', '.join(left[number:])}" if left[number:] else ""
-            self._report(f"{job.build.line} {done}, {number} of {len(jobs)}{after}")
-        for line, why in missing.items():
-            await self._find_stand_in(line, why)
+                await self._find_stand_in(line, error.message)
 
     async def _find_stand_in(self, line: str, why: str) -> None:
         """Find a line that the nodes can install and that can run the cases of another line."""
@@ -276,18 +268,11 @@ class _EnvironmentsAhead(Thread):
 
         await build_environment(job, self._targets(), common.shipment(self._chosen.cluster))
 
-    def _report(self, text: str) -> None:
-        if not self._quiet:
-            say(f"environments: {text}")
-
     def _jobs(self, suite: Suite) -> list[JobSpec]:
         """One job of each line, with the largest number of nodes."""
         cluster, catalog = self._chosen.cluster, self._chosen.catalog
         widest = {case.framework: case for case in sorted(suite.cases, key=lambda x: x.nodes)}
         return [resolve(case, suite, cluster, catalog, "demo") for case in widest.values()]
-
-    def _gigabytes(self, job: JobSpec) -> float:
-        return self._chosen.catalog.frameworks[job.build.line].size_bytes / 1e9
 
     def _targets(self) -> dict[str, SshTarget]:
         """Return how the local nodes are reached, without Airflow's Connections."""
