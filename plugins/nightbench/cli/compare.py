@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
@@ -28,7 +27,6 @@ from nightbench.core.model.values import percentage
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import compared
 from nightbench.experiments.paired_statistics import percent
-from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
     from nightbench.experiments.record import Ended
@@ -88,9 +86,6 @@ def builds(
     channel: experiment_common.ChannelOption = None,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the values of every round.")
-    ] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Compare two builds on the same nodes; the word `builds` is optional.
@@ -124,7 +119,7 @@ def builds(
         if json:
             common.print_json(document)
         else:
-            show(document, verbose=verbose)
+            show(document)
         sys.stdout.flush()
         if channel:
             experiment_common.post(channel, *summary(document))
@@ -211,8 +206,8 @@ def chosen_of(request: CompareRequest) -> Chosen:
     ).choose()
 
 
-def show(document: Document, *, verbose: bool) -> None:
-    """Print a result as a table and sentences; if verbose, with the values of every round."""
+def show(document: Document) -> None:
+    """Print a result as a table and sentences."""
     rows: list[tuple[str | Text, ...]] = [
         (
             row["case_id"],
@@ -228,9 +223,6 @@ def show(document: Document, *, verbose: bool) -> None:
     out.print(common.table(columns, rows))
     for line in _lines(document):
         say(line)
-    if verbose:
-        for row in document["cases"]:
-            out.print(_rounds(row))
 
 
 def _figures(row: Document) -> tuple[str, str, str, str]:
@@ -241,21 +233,6 @@ def _figures(row: Document) -> tuple[str, str, str, str]:
         str(row["n"]),
         "-" if row["p_value"] is None else f"{row['p_value']:.3g}",
     )
-
-
-def _rounds(row: Document) -> Table:
-    columns = ("round", "order", f"A {row['unit']}/s", f"B {row['unit']}/s", "B / A")
-    lines = (
-        (
-            str(each["round"]),
-            each["order"],
-            figure(each["a"]),
-            figure(each["b"]),
-            f"{each['ratio']:.4f}",
-        )
-        for each in row["rounds"]
-    )
-    return common.table(columns, lines, title=row["case_id"])
 
 
 def _lines(document: Document) -> list[str]:

@@ -148,16 +148,8 @@ def _follow_dag_run(
 
 
 @app.command()
-def demo(
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure even if this code has a complete run.")
-    ] = False,
-) -> None:
-    """Start all services, run the suite demo on two local nodes, and show the results.
-
-    If a complete run of the same code exists, its results are shown instead.
-    """
-    from nightbench.cli.results import show_run
+def demo() -> None:
+    """Start all services, run the suite demo on two local nodes, and show the results."""
     from nightbench.local import lifecycle
     from nightbench.local.resources import has_environments, require_resources
 
@@ -174,18 +166,10 @@ def demo(
     ahead.join()
     if ahead.stand_ins:
         chosen = Selection("demo", stand_ins=ahead.stand_ins).choose()
-    before = None if again else _measured_before(chosen)
-    if before:
-        show_run(before, await_verdicts=False)
-        say(
-            "That run was measured before, by the same code. Measure again: nightbench demo --again"
-        )
-        code = 0
-    else:
-        api = dag_run.airflow_runs(dag_run.TO_MEASURE)
-        if api is None:
-            raise UserError("Airflow was started but is not healthy. See: nightbench status")
-        code = through_airflow(api, chosen, allow_unavailable=True)
+    api = dag_run.airflow_runs(dag_run.TO_MEASURE)
+    if api is None:
+        raise UserError("Airflow was started but is not healthy. See: nightbench status")
+    code = through_airflow(api, chosen, allow_unavailable=True)
     if code != INTERRUPTED:
         say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
     if code == 0:
@@ -291,18 +275,3 @@ class _EnvironmentsAhead(Thread):
             )
             for node in self._chosen.cluster.nodes
         }
-
-
-def _measured_before(chosen: Chosen) -> str | None:
-    """Return the newest run of exactly these cases by this code, if it is loaded and all passed."""
-    from nightbench.cli.results import is_good, results_of
-
-    digest = chosen.catalog.code_digest
-    wanted = {case.case_id for case in chosen.suite.cases}
-    for run in reversed(common.spool().runs()):
-        document = run.run() or {}
-        same = document.get("suite") == chosen.suite.name and document.get("code_digest") == digest
-        if same and run.loaded() and {each["case_id"] for each in run.planned()} == wanted:
-            rows, _ = results_of(run.run_id)
-            return run.run_id if rows and all(map(is_good, rows)) else None
-    return None
