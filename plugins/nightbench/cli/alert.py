@@ -250,7 +250,6 @@ def _confirmation(row: Row) -> list[str]:
 
 
 def _bisects(warehouse: Warehouse, alert: int) -> list[Row]:
-    """Return the bisects of an alert that have started, as their command prints them."""
     found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
     return [{**row["result"], "state": row["state"]} for row in found if row["result"]]
 
@@ -268,7 +267,6 @@ def _table_of(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def _cells(group: Sequence[Row]) -> tuple[str, ...]:
-    """Return the line of a group, which shows its worst series."""
     first = group[0]
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
     since = min(row["opened_at"] for row in group)
@@ -286,7 +284,6 @@ def _cells(group: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _cause_of(row: Row) -> list[str]:
-    """Return the lines of an alert's cause with all evidence; none if it has no cause."""
     if row["cause"] is None:
         return []
     lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]

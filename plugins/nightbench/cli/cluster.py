@@ -326,11 +326,7 @@ def download(
 
 
 def _machines(where: Cluster) -> list[str]:
-    """Return the CPU architectures of a cluster's nodes.
-
-    Raises:
-        UserError: the file does not state them, and a node does not answer.
-    """
+    """Return the CPU architectures of a cluster's nodes, from its file or from the nodes."""
     from nightbench.gang.machines import machines_of_nodes
 
     stated = [node.machine for node in where.nodes if node.machine is not None]

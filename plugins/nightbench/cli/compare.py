@@ -131,10 +131,6 @@ def builds(
 def _request(
     a: str, b: str, suite: str | None, selection: Selection, limits: Mapping[str, Any]
 ) -> CompareRequest:
-    """Return the request with absolute paths.
-
-    Raises: UserError: a text is not a build, or no suite has the cases.
-    """
     cases, cluster = selection.cases or [], selection.cluster
     fields = {
         "a": experiment_common.pinned(a),
@@ -164,11 +160,7 @@ def _begin(request: CompareRequest, *, json: bool) -> Document:
 
 
 def _resume(name: str, *, json: bool) -> Document:
-    """Measure the missing rounds of a comparison and return its result.
-
-    Raises:
-        UserError: there is none, another process measures it, or what it measures has changed.
-    """
+    """Measure the missing rounds of a comparison and return its result."""
     from nightbench.experiments.comparison import saved_result
     from nightbench.experiments.experiment_spool import resumable_request
 

@@ -63,11 +63,7 @@ def confirm(
 
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
-    """Return the confirmation in progress, the user's own interrupted one, or a new one.
-
-    Raises: UserError: the alert is about another change, its run is not in the spool, or another
-    process measures it.
-    """
+    """Return the confirmation in progress, the user's own interrupted one, or a new one."""
     from nightbench.core.model.experiments import Experiment, ExperimentKind
     from nightbench.experiments.confirm import MeasuredElsewhere, is_measured
     from nightbench.night.suspected_regressions import confirmation_of, suspected_regression

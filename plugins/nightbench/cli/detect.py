@@ -95,7 +95,6 @@ def detect(
 
 
 def _share(text: str) -> float:
-    """Return `3%` or `0.03` as a fraction."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)

@@ -130,7 +130,6 @@ def _sleeping(request: Mapping[str, Any]) -> Chosen:
 def _measure(
     drill: Drill, request: Mapping[str, Any], *, outside_hours: bool, json: bool
 ) -> list[DrillNight]:
-    """Measure and judge night after night until the alert arrives."""
     from nightbench.experiments.drill import alert_night, judge_nights, measure_night, store_drill
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.night import planning

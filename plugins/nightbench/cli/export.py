@@ -206,7 +206,6 @@ def _measured(warehouse: Warehouse, run: str, case: str | None) -> tuple[list[Ro
 
 
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
-    """Write a log of MLPerf Training for each measured case of a run."""
     from nightbench.report.mlperf_log import counted, mlperf_lines
 
     with common.reader() as warehouse:
@@ -224,7 +223,6 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
 
 
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
-    """Write a measurement with everything needed to measure it again."""
     from nightbench.night.reproduction_bundle import write_bundle
 
     if case is None:
@@ -312,6 +310,5 @@ def _links(found: list[ImportedSeries]) -> list[str]:
 
 
 def _planned_series() -> set[tuple[str, str]]:
-    """Return the series of all suites, as case and cluster."""
     suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
     return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

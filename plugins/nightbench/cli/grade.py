@@ -212,7 +212,6 @@ def policy_changes(text: str) -> dict[str, Any]:
 
 
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
-    """Return the policies of the suites from their files, and the suites without one."""
     names = sorted({past.suite for past in pasts})
     files = {name: x for name, x in find_suites(locations.dags_folder()).items() if name in names}
     suites = readable_suites(files, common.catalog())

@@ -121,7 +121,6 @@ def follow_run(name: str) -> int:
 def _follow_dag_run(
     follower: dag_run.DagRunFollower, dag_run_id: str, *, allow_unavailable: bool = False
 ) -> int:
-    """Follow a DAG run, print the results, and return the exit code."""
     from nightbench.cli.results import is_good, show_run
 
     try:

@@ -82,7 +82,6 @@ def status(json: JsonOption = False) -> None:
 
 
 def _team_status(*, json: bool) -> int:
-    """Print the report of a team's API server about all services; return the exit code."""
     from nightbench.cli.dag_run import team_address
     from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 

@@ -108,7 +108,6 @@ def _tables_of(suite: Suite, only: list[str]) -> list[SuiteTable]:
 def _filled_tables(
     named: str, cluster: str | None, scale: str | None, only: list[str]
 ) -> tuple[str, str, list[tuple[SuiteTable, list[Cell]]]]:
-    """Return suite and cluster as text, the scale, and the tables with their cells."""
     from nightbench.night.run_report_data import fill_tables
 
     catalog = common.catalog()

@@ -79,11 +79,7 @@ def up(
 
 
 def _require_extra() -> None:
-    """Refuse to start, before anything is written, without the packages of the extra `local`.
-
-    Raises:
-        UserError: one of them is missing.
-    """
+    """Refuse to start, before anything is written, without the packages of the extra `local`."""
     missing = [name for name in ONLY_LOCAL if find_spec(name) is None]
     if missing:
         raise UserError(

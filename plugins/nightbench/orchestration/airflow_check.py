@@ -270,7 +270,6 @@ def _is_the_packages_own() -> bool:
 
 
 def _dags() -> Examined:
-    """Compare the DAGs of the project with those that Airflow has."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:

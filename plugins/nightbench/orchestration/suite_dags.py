@@ -139,10 +139,7 @@ def on_demand_dag() -> DAG:
 
 
 def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
-    """Return the fields of the trigger form; the plan checks them again, against each other.
-
-    `problems` says why no suite can be measured.
-    """
+    """Return the fields of the trigger form; `problems` says why no suite can be measured."""
     dags, benchmarks = locations.dags_folder(), locations.benchmarks_folder()
     scales = workload_scales(benchmarks, dags)
     sizes = sorted({scale for each in scales.values() for scale in each})
