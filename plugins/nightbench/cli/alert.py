@@ -197,13 +197,9 @@ def _change(alert: int, name: str, json: bool, **given: str | bool) -> None:
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     row, events = warehouse.alerts.get(alert), warehouse.alerts.read("alert_events", alert_id=alert)
+    others, bisects = _others_of_cause(warehouse, alert), _bisects(warehouse, alert)
     if json:
-        details = {
-            "events": events,
-            "same_cause": _others_of_cause(warehouse, alert),
-            "bisects": _bisects(warehouse, alert),
-        }
-        common.print_json(row | details)
+        common.print_json(row | {"events": events, "same_cause": others, "bisects": bisects})
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
     unplanned = unplanned_sentences(warehouse.alerts.read("unmeasured_alerts"))
@@ -216,9 +212,9 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         *_confirmation(row),
         *_cause_of(row),
         "",
-        *_others_of(_others_of_cause(warehouse, alert)),
+        *_others_of(others),
     ]
-    lines += [line for found in _bisects(warehouse, alert) for line in (*lines_of(found), "")]
+    lines += [line for found in bisects for line in (*lines_of(found), "")]
     for event in events:
         step = event["what"]
         if step == "moved":
