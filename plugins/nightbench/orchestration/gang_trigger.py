@@ -254,7 +254,6 @@ class GangTrigger(BaseTrigger):
         return await asyncio.to_thread(kept_shipment, run, digest, cluster.environments.wheelhouse)
 
     async def _log_progress(self) -> None:
-        """Write lines of progress into the task's log."""
         view = await asyncio.to_thread(self._view)
         while True:
             await asyncio.sleep(POLL_S)

@@ -98,10 +98,10 @@ def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
 
-    from nightbench.orchestration.airflow_versions import installed, lacking
+    from nightbench.orchestration.airflow_versions import lacking
 
-    for what in lacking(installed()):
-        log.warning("Airflow %s: %s", installed(), what)
+    if lacks := lacking():
+        log.warning("%s", lacks)
 
     return create_app(
         pooled_repository(),

@@ -257,7 +257,7 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
 ) -> None:
     made, _ = measured(place)
     url, told = channel
-    done = nightbench(place, "compare", "--resume", NAME, "--verbose", "--channel", url)
+    done = nightbench(place, "compare", "--resume", NAME, "--channel", url)
     assert done.returncode == 1, done.stderr
     assert "slower. B is 10 % slower than A" in done.stdout
     assert "0.9000" in done.stdout
