@@ -342,7 +342,6 @@ def zone_of(suite: Suite, cluster: Cluster) -> ZoneInfo:
 
 
 def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
-    """The job with what its repeats usually take."""
     known = (past or {}).get(job.case.case_id)
     if known is None:
         return job

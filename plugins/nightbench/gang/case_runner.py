@@ -7,6 +7,7 @@ not be prepared. A cancelled measurement leaves no process on any node.
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from nightbench.core.errors import UserError
@@ -152,7 +153,7 @@ async def _measure_case(
         store.save_job(job.to_json())
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
         await prepare(job, targets, shipment, on_event, store=store)
-        measured = throughput_of(job.case)
+        measured = partial(throughput_of, job.case)
         return await run_gang(job, targets, store, on_event, measured, shipment)
     except Cancelled as cancelled:
         await delete_pods_of(job, targets, on_event)

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from nightbench.config import locations
 from nightbench.config.clusters import on_this_machine
 from nightbench.config.run_request import RunRequest
+from nightbench.config.validate import checked
 from nightbench.core.budget import clock, duration
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -90,7 +91,7 @@ class PlanOperator(BaseOperator):
 
     def _request(self, context: Context) -> RunRequest:
         if self.suite is None:
-            return RunRequest.from_params(dict(context["params"]))
+            return checked(RunRequest, dict(context["params"]))
         run_type = context["dag_run"].run_type
         name = str(getattr(run_type, "value", run_type))
         if name == "scheduled":

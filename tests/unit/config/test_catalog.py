@@ -365,12 +365,6 @@ def test_a_syntax_error_is_found_without_running_anything(
             "frameworks/thing/runtime.py:1: defines no `Runtime`; found nothing",
         ),
         (
-            "workloads/net/data.py",
-            "batch = weights = lambda params: params['layer'] + params['size']\n",
-            'workloads/net/spec.json:11: scales.full.layers: found "layers", which neither the '
-            'workload nor any trainer reads (did you mean "layer"?)',
-        ),
-        (
             "frameworks/thing/requirements-cpu.lock",
             "other==3\nthing[x]==2.1 \\\n    --hash=sha256:00\n",
             'frameworks/thing/framework.json:4: version: found "1.0", but requirements-cpu.lock '

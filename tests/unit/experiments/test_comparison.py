@@ -57,7 +57,7 @@ def place(tmp_path: Path) -> Path:
 
 def plan(place: Path, b: str = "fake=/candidate", **changed: Any) -> ComparisonPlan:
     catalog = load_catalog(REPO / "benchmarks")
-    cluster = load_cluster(place / "dags/clusters/pair.yaml", home=place, catalog=catalog)
+    cluster = load_cluster(place / "dags/clusters/pair.yaml", catalog=catalog)
     suite = load_suite(place / "dags/suites/trial.yaml", catalog, cluster=cluster)
     words = {"comparison_id": NAME, "rounds": 3, "min_effect": 0.01, "seed": 1, **changed}
     builds = (parse_build("fake=/good"), parse_build(b))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -19,10 +18,6 @@ class Untried:
     """A configuration that a line supports and that was never run; measured only on request."""
 
     why: str
-
-
-Support = Mapping[str, Untried | str | None]
-"""Device kind -> None where it runs there, else why it does not, or was never tried."""
 
 
 def series_key(series: str) -> tuple[int, ...]:
@@ -75,7 +70,6 @@ def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str,
 
 
 def _number(value: Any) -> Any:
-    """A number of processes: at least 1, or the axis that says it."""
     if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
         raise ValueError(
             f"found {describe(value)}; expected a whole number of at least 1, or "
@@ -193,7 +187,6 @@ _KEYS = (*LINE_AXES, *_PLACES, "workload", "optimizer", "device", "replicas")
 
 
 def _values(value: Any) -> tuple[str, ...]:
-    """One value, or a list of them, as text."""
     values = value if isinstance(value, list | tuple) else [value]
     if not values or not all(isinstance(x, str | int) and not isinstance(x, bool) for x in values):
         raise ValueError(f"found {value!r}; expected a value, or a list of values")

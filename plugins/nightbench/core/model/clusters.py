@@ -223,6 +223,7 @@ class SlurmPolicy(v.StrictModel):
 
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:ro)?\Z")
 _KEY = re.compile(
     r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?\Z"
 )
@@ -240,14 +241,9 @@ Quantity = Annotated[str, v.fits(_QUANTITY, 'a quantity in quotes, such as "10",
 Image = Annotated[str, v.fits(_IMAGE, "an image such as registry.example.org/training@sha256:…")]
 
 
-def _claim(text: str) -> str:
-    name = text.removesuffix(":ro")
-    if not _LABEL.match(name):
-        raise ValueError(f'found "{text}"; expected the name of a PersistentVolumeClaim, `data:ro`')
-    return text
-
-
-Claim = Annotated[str, AfterValidator(_claim), v.Words("claim")]
+Claim = Annotated[
+    str, v.fits(_CLAIM, "the name of a PersistentVolumeClaim, `data:ro`"), v.Words("claim")
+]
 
 
 class KubernetesPolicy(v.StrictModel):

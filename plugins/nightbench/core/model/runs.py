@@ -129,15 +129,6 @@ class JobSpec:
         units: int = self.workload_params.get("units_per_example", 1)
         return units * batch_size * self.case.trainers // self.measured
 
-    @property
-    def lead(self) -> Node:
-        """The node that claims repeats."""
-        return self.nodes[0]
-
-    def ports(self) -> tuple[tuple[str, str], ...]:
-        """Names of the ports to reserve, each with its node: one master, one for each process."""
-        return (("master", self.lead.name), *((p.name, p.node) for p in self.processes))
-
     def to_json(self) -> dict[str, Any]:
         """The job.json document (schema `benchmarks/contract/job.schema.json`)."""
         document = to_document(self)
@@ -163,7 +154,10 @@ class JobSpec:
                 }
                 for node in document["nodes"]
             ],
-            "ports": [{"name": name, "node": node} for name, node in self.ports()],
+            "ports": [
+                {"name": "master", "node": self.nodes[0].name},
+                *({"name": each.name, "node": each.node} for each in self.processes),
+            ],
             "lock_dir": self.environments.lock_dir,
             "neighbours": {name: document["neighbours"][name] for name in _OF_NEIGHBOURS},
             **{name: document[name] for name in _OF_JOB},

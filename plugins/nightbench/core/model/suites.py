@@ -141,5 +141,4 @@ class Catalog:
             found += [line.problem, *(variant.problem for variant in line.variants.values())]
         for workload in self.workloads.values():
             found += [workload.problem, *workload.broken_models.values()]
-        said = (words for text in found if text for words in text.splitlines())
-        return tuple(dict.fromkeys(said))
+        return tuple(dict.fromkeys("\n".join(filter(None, found)).splitlines()))
