@@ -210,7 +210,7 @@ def try_modes(
         dag_id=context.dag_id,
         dag_run_id=context.dag_run_id,
         deadline=span.end if span else None,
-        past=case_histories(cluster.name, context.connect, context.spool),
+        past=case_histories(cluster.name, context.connect),
     )
     folder = store_plan(plan, context.spool)
     observer.say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}")

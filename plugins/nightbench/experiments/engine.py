@@ -64,7 +64,7 @@ from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import NodesOut, NodeState
-from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool, open_spool
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
@@ -93,8 +93,8 @@ def experiment_context(
 ) -> ExperimentContext:
     """Return the context of an experiment that is measured from now on.
 
-    The cluster's hours limit it unless it is measured `outside_hours`, and so does `until`. Where
-    the warehouse is away no quarantine is known, and durations are taken from the spool.
+    The cluster's hours limit it unless it is measured `outside_hours`, and so does `until`. If the
+    warehouse is away, no quarantine and no duration is known.
 
     Raises:
         UserError: the cluster's hours do not hold now.
@@ -109,7 +109,7 @@ def experiment_context(
             states = warehouse.nodes.states(cluster.name)
     except WarehouseUnavailable:
         pass  # Quarantines are unknown then; the preflight still finds faults.
-    past = case_histories(cluster.name, connect, open_spool()) if deadline is not None else {}
+    past = case_histories(cluster.name, connect) if deadline is not None else {}
     return ExperimentContext(
         suite,
         cluster,
