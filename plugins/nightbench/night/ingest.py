@@ -9,7 +9,7 @@ from nightbench.core.errors import ItemErrors
 from nightbench.core.model import CaseStatus, LoadBatch
 from nightbench.night.cluster_preflight import record_run
 from nightbench.night.load_batch import build_load_batch
-from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool import Document, RunSpool, Spool, utc_now
 from nightbench.spool.documents import DamagedDocument
 from nightbench.spool.plans import EXPORTED, mark_ended
 from nightbench.warehouse import Warehouse
@@ -111,27 +111,38 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
 def close_ended(
     spool: Spool, state_of: Callable[[str, str], str | None], now: datetime
 ) -> list[str]:
-    """Mark runs as ended whose DAG run was ended before its ingest; return those.
+    """Mark runs as ended that were ended from outside, before their ingest; return those.
 
-    A run whose gang is still being ended keeps waiting: its outcome is about to be written. Where
-    the triggerer died before it wrote one, the leases have ended the gang by `ORPHANED`.
-
-    `state_of` takes dag_id and DAG run id; None where Airflow has no such run.
+    These are runs whose DAG run has ended, runs of a terminal whose process was killed, and runs
+    that began long ago. `state_of` takes dag_id and DAG run id; None if Airflow has no such run.
     """
     closed, errors = [], ItemErrors()
     for run in spool.runs():
         with errors.of(f"run {run.run_id} is not ended"):
             document = run.run() or {}
-            dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
-            if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
+            if document.get("ended_at") or run.loaded() is not None:
                 continue
-            is_ending = any(_is_open(run, case_id) for case_id in run.case_ids())
-            if is_ending and (_last_progress(run) or now) > now - ORPHANED:
-                continue
-            if state_of(dag_id, dag_run_id) in ("success", "failed"):
+            if _dag_run_ended(run, document, state_of, now) or _is_abandoned(run, document, now):
                 mark_ended(run)
                 closed.append(run.run_id)
     return closed
+
+
+def _dag_run_ended(
+    run: RunSpool, document: Document, state_of: Callable[[str, str], str | None], now: datetime
+) -> bool:
+    """Return whether the DAG run of a run has ended, and its gangs as well.
+
+    A gang that is being ended is about to write its outcome. If the triggerer died before, the
+    leases have ended the gang by `ORPHANED`.
+    """
+    dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+    if not (dag_id and dag_run_id):
+        return False
+    is_ending = any(_is_open(run, case_id) for case_id in run.case_ids())
+    if is_ending and (_last_progress(run) or now) > now - ORPHANED:
+        return False
+    return state_of(dag_id, dag_run_id) in ("success", "failed")
 
 
 def _is_open(run: RunSpool, case_id: str) -> bool:
@@ -143,26 +154,13 @@ def _is_open(run: RunSpool, case_id: str) -> bool:
         return False
 
 
-def close_abandoned(spool: Spool, now: datetime) -> list[str]:
-    """Mark abandoned runs as ended; return those.
-
-    Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
-    outside long ago.
-    """
-    closed, errors = [], ItemErrors()
-    for run in spool.runs():
-        with errors.of(f"run {run.run_id} is not ended"):
-            document = run.run() or {}
-            started = document.get("started_at")
-            over = document.get("ended_at") or run.loaded() is not None
-            if not started or over or document.get(EXPORTED):
-                continue
-            killed = run.is_controlled() is False
-            progress = _last_progress(run) if killed else None
-            if (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
-                mark_ended(run)
-                closed.append(run.run_id)
-    return closed
+def _is_abandoned(run: RunSpool, document: Document, now: datetime) -> bool:
+    started = document.get("started_at")
+    if not started or document.get(EXPORTED):
+        return False
+    killed = run.is_controlled() is False
+    progress = _last_progress(run) if killed else None
+    return (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED)
 
 
 def _last_progress(run: RunSpool) -> datetime | None:

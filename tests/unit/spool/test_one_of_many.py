@@ -56,7 +56,7 @@ def file_of(run: RunSpool, name: str) -> Path:
 def read_as_many(spool: Spool) -> None:
     """Do all that is done with all runs of a spool."""
     ingest.close_ended(spool, lambda dag_id, dag_run_id: "success", NOW)
-    ingest.close_abandoned(spool, NOW + timedelta(days=9))
+    ingest.close_ended(spool, lambda dag_id, dag_run_id: None, NOW + timedelta(days=9))
     listed(spool, None, None)
     remove_unused_wheels(spool, NOW)
 
