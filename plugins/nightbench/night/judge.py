@@ -102,9 +102,15 @@ def judge_run(
         # Two processes that judge at once would both send the same alert.
         warehouse.alerts.lock(plan.run.cluster)
         # A night that is judged late, or again, must not change alerts that later nights changed.
-        later = warehouse.series.judged_since(
-            plan.run.cluster, plan.run.started_at, judged.histories
-        )
+        later = {
+            row["case_id"]
+            for row in warehouse.series.read(
+                "judged_since",
+                cluster=plan.run.cluster,
+                started_at=plan.run.started_at,
+                case_ids=list(judged.histories),
+            )
+        }
         noisy = quarantine(warehouse, plan, judged.histories)
         follow_drifts(warehouse, plan, judged.drifts, judged.histories, later, noisy)
         cluster = plan.run.cluster
