@@ -390,6 +390,13 @@ def _build(build: Build) -> Document:
     return {**dataclasses.asdict(build), "build_id": build.build_id}
 
 
+def stopped_because(result: Document) -> str | None:
+    """Return why a comparison ended early; None if it is complete."""
+    if result["complete"]:
+        return None
+    return next((case["stopped"] for case in result["cases"] if case["stopped"]), "")
+
+
 def save_result(folder: RunSpool, document: Mapping[str, Any]) -> None:
     """Store the result."""
     write_json(folder.folder / "result.json", document)
