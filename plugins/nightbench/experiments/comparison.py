@@ -28,9 +28,6 @@ from nightbench.core.model import (
     Catalog,
     Cluster,
     JobSpec,
-    Node,
-    Process,
-    Role,
     RunKind,
     Suite,
     WorkloadInfo,
@@ -183,7 +180,11 @@ def _jobs(
     for build in builds:
         chosen = {**suite.builds, case.framework: build}
         there = with_nodes_for(case, catalog.frameworks[case.framework], there, chosen)
-    nodes, processes = _place(case, there, catalog.roles_of(case), left_out)
+    try:
+        nodes, processes = place(case, there, catalog.roles_of(case), left_out.keys())
+    except TooFewNodes as error:
+        why = "; ".join(map(sentences, left_out.values()))
+        raise UserError(f"{case.case_id}: {error} ({why})") from error
     jobs = {}
     for arm, build in zip(Arm, builds, strict=True):
         with_build = dataclasses.replace(suite, builds={**suite.builds, case.framework: build})
@@ -226,16 +227,6 @@ def refuse_other(
             f"{compared.case_id} would run on {', '.join(compared.nodes)}, but the night measured "
             f"the case on {', '.join(nodes)}"
         )
-
-
-def _place(
-    case: Case, cluster: Cluster, roles: Sequence[Role], left_out: NodesOut
-) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
-    try:
-        return place(case, cluster, roles, left_out.keys())
-    except TooFewNodes as error:
-        why = "; ".join(map(sentences, left_out.values()))
-        raise UserError(f"{case.case_id}: {error} ({why})") from error
 
 
 def _single_repeat(job: JobSpec) -> JobSpec:

@@ -23,7 +23,7 @@ from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
 from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError, WarehouseUnavailable
-from nightbench.core.model import Build, HistoryPoint, VerdictKind
+from nightbench.core.model import Build, VerdictKind
 from nightbench.core.model.experiments import NIGHT, NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
@@ -207,6 +207,7 @@ def suspected_regression(
         trained = TrainedBefore(tuple(row["losses"] for row in same), traits_of(case))
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
+    sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
     return SuspectedRegression(
         alert_id=alert["alert_id"],
         run_id=run_id,
@@ -222,14 +223,9 @@ def suspected_regression(
         definition_digest=case.planned.definition_digest,
         low=dropped.low if dropped else None,
         high=dropped.high if dropped else None,
-        noise=_noise(tonight),
+        noise=None if math.isnan(sigma) else sigma,
         trained=trained,
     )
-
-
-def _noise(tonight: HistoryPoint | None) -> float | None:
-    sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
-    return None if math.isnan(sigma) else sigma
 
 
 def rounds_of(has_two: bool) -> tuple[int, int]:

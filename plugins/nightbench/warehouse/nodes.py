@@ -115,11 +115,7 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
 
 def _control(cluster: str, run_id: str, control: Control, at: datetime) -> Row:
     return {
-        "node": control.node,
-        "metric": control.metric,
-        "device": control.device,
-        "backend": control.backend,
-        "unit": control.unit,
+        **{name: value for name, value in vars(control).items() if name != "values"},
         "cluster": cluster,
         "at": at,
         "run_id": run_id,
