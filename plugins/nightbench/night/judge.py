@@ -187,9 +187,9 @@ def _store(
     for verdict in changes.to_continue:
         warehouse.alerts.open(verdict)
     for alert in changes.to_grow:
-        warehouse.alerts.grow(alert.alert_id, run_id)
+        warehouse.alerts.change("grow_alert", alert.alert_id, run_id)
     for alert, suspect in changes.to_watch:
-        warehouse.alerts.watch(alert.alert_id, suspect, run_id)
+        warehouse.alerts.change("watch_alert", alert.alert_id, suspect, run_id)
     return (*reopened, *opened), resolved
 
 

@@ -69,13 +69,11 @@ class NodeRepository(Repository):
         """Changes of state, newest first: node, changed_at, state, since, reasons, by."""
         return self.read("node_state_changes", cluster=cluster, node=node, max_rows=limit)
 
-    def control_baselines(
-        self, cluster: str, before: datetime | None = None
-    ) -> dict[tuple[str, str, str, str], float]:
+    def control_baselines(self, cluster: str) -> dict[tuple[str, str, str, str], float]:
         """Series of a control measurement (`Control.key`) -> median of its ten newest values."""
         return {
             (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
-            for row in self.read("control_baselines", cluster=cluster, before=before)
+            for row in self.read("control_baselines", cluster=cluster)
         }
 
 
