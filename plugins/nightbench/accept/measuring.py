@@ -224,7 +224,7 @@ def try_modes(
         interrupted = True
         observer.say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     mark_ended(folder)
-    observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
+    observer.say(ingest_run(context.spool, run_id, context.connect))
     return AcceptanceEnd(context.states(cells), short, interrupted)
 
 

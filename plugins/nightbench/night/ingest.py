@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.errors import ItemErrors
@@ -24,34 +23,8 @@ ORPHANED = timedelta(minutes=5)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class IngestResult:
-    """Result of loading a run."""
-
-    run_id: str
-    changed: bool
-    """False where the warehouse already had all of it."""
-    measured: int
-    quarantined: int
-    failed: int
-    """Cases that failed, were cancelled, or whose framework is unavailable."""
-    missing: int
-    """Planned cases without a result."""
-    left_out: int = 0
-    """Cases that did not fit into the night."""
-
-    def sentence(self) -> str:
-        """The result for people."""
-        what = "loaded" if self.changed else "was loaded before; nothing changed"
-        said = (
-            f"run {self.run_id} {what}: {self.measured} measured, {self.quarantined} quarantined, "
-            f"{self.failed} failed or not measured, {self.missing} missing"
-        )
-        return f"{said}, {self.left_out} left out" if self.left_out else said
-
-
-def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
-    """Summarise, check and load one run; doing it again changes nothing.
+def ingest_run(spool: Spool, run_id: str, connect: Connect) -> str:
+    """Summarise, check and load one run, and say so; doing it again changes nothing.
 
     Checks come before the connection: none is open while Great Expectations works, and that is not
     imported where the warehouse is away.
@@ -71,9 +44,9 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
         record_run(connection, folder, batch.run.cluster)
     finally:
         connection.close()
-    result = _result(batch, changed)
-    folder.save_loaded({"at": utc_now(), "sentence": result.sentence()})
-    return result
+    sentence = _sentence(batch, changed)
+    folder.save_loaded({"at": utc_now(), "sentence": sentence})
+    return sentence
 
 
 def waiting_runs(spool: Spool) -> list[RunSpool]:
@@ -93,12 +66,12 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
     loaded: list[str] = []
     if run_id is not None:
         mark_ended(spool.run(run_id))
-        log.info("%s", ingest_run(spool, run_id, connect).sentence())
+        log.info("%s", ingest_run(spool, run_id, connect))
         loaded.append(run_id)
     errors = ItemErrors()
     for waiting in waiting_runs(spool):
         with errors.of(f"run {waiting.run_id} still waits"):
-            log.info("%s", ingest_run(spool, waiting.run_id, connect).sentence())
+            log.info("%s", ingest_run(spool, waiting.run_id, connect))
             loaded.append(waiting.run_id)
     if errors and not loaded:
         raise list(errors.values())[-1]
@@ -178,16 +151,14 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _result(batch: LoadBatch, changed: bool) -> IngestResult:
+def _sentence(batch: LoadBatch, changed: bool) -> str:
     ok = [case for case in batch.cases if case.status is CaseStatus.OK]
     left_out = sum(case.status is CaseStatus.LEFT_OUT for case in batch.cases)
     quarantined = sum(case.measurement is not None and case.measurement.quarantined for case in ok)
-    return IngestResult(
-        run_id=batch.run.run_id,
-        changed=changed,
-        measured=len(ok) - quarantined,
-        quarantined=quarantined,
-        failed=len(batch.cases) - len(ok) - left_out,
-        missing=len(batch.planned) - len(batch.cases),
-        left_out=left_out,
+    what = "loaded" if changed else "was loaded before; nothing changed"
+    said = (
+        f"run {batch.run.run_id} {what}: {len(ok) - quarantined} measured, "
+        f"{quarantined} quarantined, {len(batch.cases) - len(ok) - left_out} failed or not "
+        f"measured, {len(batch.planned) - len(batch.cases)} missing"
     )
+    return f"{said}, {left_out} left out" if left_out else said
