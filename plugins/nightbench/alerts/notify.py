@@ -138,7 +138,7 @@ class _Notification:
         alerts = [router.of(row) for row in rows]
         for each in alerts:
             if each.is_news and each.row["owner"] is None:
-                self.warehouse.alerts.route(each.alert_id, each.owner, each.news)
+                self.warehouse.alerts.change("route_alert", each.alert_id, each.owner, each.news)
         found = messages.read("unnotified_notes", **ours, until=run.started_at)
         notes = [router.note(row) for row in found]
         latest = max([run.started_at, *(row["of_run_at"] for row in rows)])

@@ -24,7 +24,6 @@ from nightbench.spool import RunSpool
 from nightbench.spool.plans import load_job
 
 Row = Mapping[str, Any]
-_NOTHING: dict[str, Any] = {}
 
 
 def write_bundle(
@@ -146,7 +145,7 @@ def _environment(job: JobSpec, code: Mapping[str, bytes]) -> list[str]:
     if lock not in code:
         return ["# the line needs no environment"]
     line = json.loads(code[f"frameworks/{build.line}/framework.json"])
-    index = line["variants"][build.variant].get("index", _NOTHING).get("url")
+    index = line["variants"][build.variant].get("index", {}).get("url")
     extra = f" --extra-index-url {index}" if index else ""
     commands = [
         f"python{line['python']} -m venv env",

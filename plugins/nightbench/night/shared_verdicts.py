@@ -189,12 +189,8 @@ def _judge_again(
 ) -> Iterator[Judgement]:
     """Judge nights by case_id, whose versions make no change likelier."""
     nights = (
-        (
-            ChangeDetector(False, by_releases=False),
-            points[:-1],
-            points[-1],
-        )
-        for case_id, points in again.items()
+        (ChangeDetector(with_smallest=False, by_releases=False), points[:-1], points[-1])
+        for points in again.values()
     )
     return judge_nights(nights, len(again), policy)
 

@@ -143,7 +143,7 @@ class AlertApi:
                 bisects=readable(BisectSearch.of_row, repository.bisects(alert_id)),
                 group=group,
                 actions=[
-                    vars(each) | {"field": each.field}
+                    vars(each) | {"label": each.label, "field": each.field}
                     for each in (actions_for(row["state"]) if user.may_change else ())
                 ],
                 reasons=REASONS,
