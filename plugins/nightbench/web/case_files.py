@@ -3,12 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from fastapi import HTTPException
+
 from nightbench.core.errors import ItemErrors
 from nightbench.core.printable import without_controls
 from nightbench.core.sentences import retention_text
 from nightbench.spool import CaseStore, Spool, SpoolError
 from nightbench.web.case_views import Sample
-from nightbench.web.errors import NotFound
 from nightbench.web.run_models import RepeatLog
 
 LOG_BYTES = 48 * 1024
@@ -28,7 +29,9 @@ class RepeatFiles:
             self._run = spool.run(run_id)
             self._store: CaseStore = self._run.case(case_id, generation)
         except SpoolError:
-            raise NotFound(f"There is no case {case_id[:200]} in a run {run_id[:200]}.") from None
+            raise HTTPException(
+                404, f"There is no case {case_id[:200]} in a run {run_id[:200]}."
+            ) from None
         self._repeat = repeat
 
     @property

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Protocol
 from urllib.parse import quote
 
-from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi import HTTPException, Query, Request
 
 from nightbench.config.compare_builds import committed
 from nightbench.core.errors import UserError
@@ -23,9 +22,8 @@ from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
-from nightbench.web.alert_api import json_response, sent
+from nightbench.web.alert_api import sent
 from nightbench.web.api_model import first_readable
-from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.experiment_models import (
     BisectSearch,
     ClusterBudget,
@@ -101,7 +99,7 @@ class ExperimentApi:
         state: States = None,
         requested_by: str = "",
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> JSONResponse:
+    ) -> Experiments:
         """Experiments, newest first; all unless kinds or states are named."""
         with self._repository() as repository:
             rows = repository.experiments.find(
@@ -109,24 +107,25 @@ class ExperimentApi:
             )
             places = self._places(repository, rows)
         items = [self._document(request, row, places) for row in rows]
-        return json_response(Experiments.of(items=items).model_dump())
+        return Experiments.of(items=items)
 
-    def experiment(self, request: Request, name: str) -> JSONResponse:
+    def experiment(self, request: Request, name: str) -> ExperimentDetail:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
         files = self._files().get(name)
         with self._repository() as repository:
             row = repository.experiments.get(name)
             places = self._places(repository, [row]) if row else {}
         if row is None and files is None:
-            raise NotFound(
-                f"There is no experiment {name[:200]}: files are {retention_text('spool_days')}."
+            raise HTTPException(
+                404,
+                f"There is no experiment {name[:200]}: files are {retention_text('spool_days')}.",
             )
         row = row or _of_files(name, files or {})
         bisect = None
         if row["kind"] == ExperimentKind.BISECT:
             found = files["result"] if files else row["result"]
             bisect = first_readable(BisectSearch.of_row, {**row, "result": found})
-        detail = ExperimentDetail.of(
+        return ExperimentDetail.of(
             self._document(request, row, places),
             is_measured=files and files["is_measured"],
             again=files and files["again"],
@@ -135,9 +134,8 @@ class ExperimentApi:
             bisect=bisect,
             searched=version_states(bisect) if bisect else [],
         )
-        return json_response(detail.model_dump())
 
-    def budgets(self) -> JSONResponse:
+    def budgets(self) -> ComparisonBudgets:
         """Return the measuring time of experiments in 24 hours, and the clusters' budgets."""
         with self._repository() as repository:
             spent = repository.experiments.spent()
@@ -161,39 +159,40 @@ class ExperimentApi:
                     people=[MeasuredByPerson(person=who, spent_s=s) for s, who in people],
                 )
             )
-        return json_response(ComparisonBudgets(items=items).model_dump())
+        return ComparisonBudgets(items=items)
 
-    def cancel(self, request: Request, request_id: int) -> JSONResponse:
+    def cancel(self, request: Request, request_id: int) -> ExperimentItem:
         """Cancel an experiment: now, or after the current launch."""
         return self._move(request, request_id, "cancel")
 
-    def allow(self, request: Request, request_id: int) -> JSONResponse:
+    def allow(self, request: Request, request_id: int) -> ExperimentItem:
         """Put a fork's comparison into the queue."""
         return self._move(request, request_id, "allow")
 
-    def refuse(self, request: Request, request_id: int) -> JSONResponse:
+    def refuse(self, request: Request, request_id: int) -> ExperimentItem:
         """End a fork's comparison before anything of it is measured."""
         return self._move(request, request_id, "refuse")
 
-    def profile(self, request: Request, request_id: int) -> JSONResponse:
+    def profile(self, request: Request, request_id: int) -> ExperimentItem:
         """Have both builds launched once more under a profiler."""
         return self._move(request, request_id, "profile")
 
-    def _move(self, request: Request, request_id: int, action: str) -> JSONResponse:
+    def _move(self, request: Request, request_id: int, action: str) -> ExperimentItem:
         refuse_unmeant(request.headers, self._base_url)
         why = " ".join(sent(Explained, request).why.split())
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _may_manage(row, user):
-            raise Refused(
+            raise HTTPException(
+                403,
                 f"{row['name']} was requested by {row['requested_by']}: only this user or an "
-                f"operator may {action} it."
+                f"operator may {action} it.",
             )
         if action == "profile":
             try:
                 self._comparing.check_profile(str(row.get("a", "")).partition("=")[0])
             except UserError as error:
-                raise BadInput(str(error)) from None
+                raise HTTPException(422, str(error)) from None
         with self._comparing.desk(user.name) as desk:
             desk.move(request_id, TO[action], why)
         return self._answer(request, request_id, kinds=None)
@@ -202,12 +201,10 @@ class ExperimentApi:
         self,
         request: Request,
         request_id: int,
-        status: int = 200,
         kinds: Sequence[str] | None = COMPARE,
-    ) -> JSONResponse:
+    ) -> ExperimentItem:
         row, places = self._known(request_id, kinds)
-        found = ExperimentItem.of(self._document(request, row, places))
-        return json_response(found.model_dump(), status)
+        return ExperimentItem.of(self._document(request, row, places))
 
     def _known(
         self, request_id: int, kinds: Sequence[str] | None = COMPARE
@@ -215,7 +212,7 @@ class ExperimentApi:
         with self._repository() as repository:
             for row in repository.experiments.find(request_id, kinds=kinds):
                 return row, self._places(repository, [row])
-        raise NotFound(f"There is no comparison {request_id}.")
+        raise HTTPException(404, f"There is no comparison {request_id}.")
 
     def _places(self, repository: PageRepository, rows: Iterable[Row]) -> "_Places":
         """Return experiment_id -> its place in the queue of its cluster, for those queued."""

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request
+from fastapi import HTTPException, Query, Request
 
 from nightbench.causes.field_changes import differences, flat
 from nightbench.core.model import reasons_from_json
@@ -15,7 +15,6 @@ from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.case_files import RepeatFiles
 from nightbench.web.case_views import missing_telemetry, rank_steps, telemetry
-from nightbench.web.errors import NotFound
 from nightbench.web.run_models import (
     CaseDetail,
     DagRunRun,
@@ -70,7 +69,7 @@ class RunApi:
         with self._repository() as repository:
             run = repository.run(run_id)
             if run is None:
-                raise NotFound(f"The warehouse has no run {run_id[:200]}.")
+                raise HTTPException(404, f"The warehouse has no run {run_id[:200]}.")
             cases = [_case_of(row) for row in repository.runs.results(run_id)]
         if format == "csv":
             rows = [case.model_dump() for case in cases]
@@ -124,7 +123,9 @@ class CaseApi:
             (row,) = repository.runs.results(run_id, case_id) or (None,)
             head = repository.first("case_head", **case)
             if run is None or row is None or head is None:
-                raise NotFound(f"The warehouse has no case {case_id[:200]} in run {run_id[:200]}.")
+                raise HTTPException(
+                    404, f"The warehouse has no case {case_id[:200]} in run {run_id[:200]}."
+                )
             good_run_id = head["good_run_id"]
             wanted = [each for each in (good_run_id, run_id) if each]
             states = repository.runs.case_states(case_id, wanted)
@@ -187,7 +188,7 @@ def _launch(
     for row in repository.read("ui_repeats", run_id=run_id, case_id=case_id):
         if (row["generation"], row["repeat"]) == wanted:
             return row
-    raise NotFound(f"Run {run_id[:200]} has no repeat {repeat} of {case_id[:200]}.")
+    raise HTTPException(404, f"Run {run_id[:200]} has no repeat {repeat} of {case_id[:200]}.")
 
 
 def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request, Response
+from fastapi import HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator
 
@@ -18,8 +18,6 @@ from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web.api_model import ApiModel
-from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.guard import HEADERS
 from nightbench.web.ui_models import (
     AxisValues,
     LossCurve,
@@ -166,7 +164,7 @@ class UiApi:
                 "ui_series_points", **series, since=_utc(since), until=_utc(until)
             )
             if not points and since is None and until is None:
-                raise NotFound(f"There is no series {case_id[:200]} on {cluster[:80]}.")
+                raise HTTPException(404, f"There is no series {case_id[:200]} on {cluster[:80]}.")
             if format == "csv":
                 return csv_response(points, csv_columns(SeriesPoint, "state_changes"))
             noisy, drifts = repository.series.noisy(), repository.series.drifts()
@@ -209,7 +207,7 @@ class UiApi:
         with self._repository() as repository:
             rows = repository.read("export_metrics", suite=suite, cluster=cluster, case_id=None)
         text = "".join(prometheus_text(rows))
-        return Response(text, media_type=CONTENT_TYPE, headers=HEADERS)
+        return Response(text, media_type=CONTENT_TYPE)
 
 
 def csv_columns(model: type[ApiModel], without: str) -> list[str]:
@@ -220,9 +218,7 @@ def csv_columns(model: type[ApiModel], without: str) -> list[str]:
 
 def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
     """Return all rows as CSV with a header line; no text begins like a spreadsheet's formula."""
-    return StreamingResponse(
-        csv_text(rows, columns), media_type="text/csv; charset=utf-8", headers=HEADERS
-    )
+    return StreamingResponse(csv_text(rows, columns), media_type="text/csv; charset=utf-8")
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
@@ -255,7 +251,9 @@ def _utc(moment: datetime | None) -> datetime | None:
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:
-        raise BadInput(f'found "{moment}", expected a time between the years 1 and 9999') from None
+        raise HTTPException(
+            422, f'found "{moment}", expected a time between the years 1 and 9999'
+        ) from None
 
 
 def _new_first(
