@@ -184,8 +184,6 @@ def _group_row(
         head=head,
         alerts=len(group),
         states=Counter(row["state"] for row in group),
-        severity=head["severity"],
-        severity_because=head["severity_because"],
         medians=medians.get(_series(head), []),
         bisect=bisect and first_readable(BisectSearch.of_row, bisect),
     )

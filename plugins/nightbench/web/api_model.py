@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
@@ -58,6 +58,21 @@ class ApiModel(BaseModel):
     def of(cls, row: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
         """Make one from rows of the warehouse, its parts too; further columns are left out."""
         return cls.model_validate({**(row or {}), **more})
+
+
+class Items(ApiModel, Generic[T]):
+    """A list."""
+
+    items: list[T]
+
+
+class Page(ApiModel):
+    """A page of a list."""
+
+    total: int
+    """Number of items on all pages."""
+    page: int
+    size: int
 
 
 class ApiError(ApiModel):

@@ -22,8 +22,8 @@ from nightbench.warehouse.alert_actions import ACTIONS, Explained
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
-from nightbench.web.api_model import ApiError, ApiModel, JsonAnswer
-from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
+from nightbench.web.api_model import ApiError, ApiModel, Items, JsonAnswer
+from nightbench.web.compare_api import CompareApi, ComparedPairs, OverviewCell, PublishedCell
 from nightbench.web.comparison_api import ComparisonApi
 from nightbench.web.documentation import documentation
 from nightbench.web.experiment_api import Comparing, OpenExperiments
@@ -54,8 +54,8 @@ ALSO_CSV: Mapping[str, type[ApiModel]] = {
     "series": SeriesPage,
     "series/{cluster}/{case_id:path}": SeriesHistory,
     "compare": ComparedPairs,
-    "overview": Overview,
-    "published/cells": PublishedCells,
+    "overview": Items[OverviewCell],
+    "published/cells": Items[PublishedCell],
     "runs/{run_id}": RunResults,
 }
 """Path -> answer of routes that also answer CSV; other routes use the handlers' annotations."""

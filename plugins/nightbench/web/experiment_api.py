@@ -23,14 +23,12 @@ from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
 from nightbench.web.alert_api import sent
-from nightbench.web.api_model import first_readable
+from nightbench.web.api_model import Items, first_readable
 from nightbench.web.experiment_models import (
     BisectSearch,
     ClusterBudget,
-    ComparisonBudgets,
     ExperimentDetail,
     ExperimentItem,
-    Experiments,
     MeasuredByPerson,
     SearchedVersion,
 )
@@ -99,7 +97,7 @@ class ExperimentApi:
         state: States = None,
         requested_by: str = "",
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> Experiments:
+    ) -> Items[ExperimentItem]:
         """Experiments, newest first; all unless kinds or states are named."""
         with self._repository() as repository:
             rows = repository.experiments.find(
@@ -107,7 +105,7 @@ class ExperimentApi:
             )
             places = self._places(repository, rows)
         items = [self._document(request, row, places) for row in rows]
-        return Experiments.of(items=items)
+        return Items[ExperimentItem].of(items=items)
 
     def experiment(self, request: Request, name: str) -> ExperimentDetail:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
@@ -135,7 +133,7 @@ class ExperimentApi:
             searched=version_states(bisect) if bisect else [],
         )
 
-    def budgets(self) -> ComparisonBudgets:
+    def budgets(self) -> Items[ClusterBudget]:
         """Return the measuring time of experiments in 24 hours, and the clusters' budgets."""
         with self._repository() as repository:
             spent = repository.experiments.spent()
@@ -159,7 +157,7 @@ class ExperimentApi:
                     people=[MeasuredByPerson(person=who, spent_s=s) for s, who in people],
                 )
             )
-        return ComparisonBudgets(items=items)
+        return Items(items=items)
 
     def cancel(self, request: Request, request_id: int) -> ExperimentItem:
         """Cancel an experiment: now, or after the current launch."""

@@ -71,12 +71,6 @@ class ExperimentItem(ApiModel):
     """Whether the user may allow or refuse it."""
 
 
-class Experiments(ApiModel):
-    """Experiments, newest first."""
-
-    items: list[ExperimentItem]
-
-
 class ComparisonEstimate(ApiModel):
     """Estimated waiting time and duration of a request; nothing was queued."""
 
@@ -104,12 +98,6 @@ class ClusterBudget(ApiModel):
     person_s: float
     people: list[MeasuredByPerson]
     """Users with their measuring time, the largest first."""
-
-
-class ComparisonBudgets(ApiModel):
-    """All clusters on which experiments wait, run, or have measured in the last 24 hours."""
-
-    items: list[ClusterBudget]
 
 
 # --- one experiment -----------------------------------------------------------------------

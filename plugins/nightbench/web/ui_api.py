@@ -17,9 +17,9 @@ from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.api_model import ApiModel
+from nightbench.web.api_model import ApiModel, Items
 from nightbench.web.ui_models import (
-    AxisValues,
+    AxisValue,
     LossCurve,
     Morning,
     MorningAlert,
@@ -144,10 +144,10 @@ class UiApi:
         total = rows[0]["total"] if rows else 0
         return SeriesPage(items=items, total=total, page=page, size=size)
 
-    def axis_values(self) -> AxisValues:
+    def axis_values(self) -> Items[AxisValue]:
         """The axes that series have, with the values of each."""
         with self._repository() as repository:
-            return AxisValues.of(items=repository.read("ui_choices"))
+            return Items[AxisValue].of(items=repository.read("ui_choices"))
 
     def series(
         self,
