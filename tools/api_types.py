@@ -36,6 +36,9 @@ def typescript() -> str:
         "export type Items<T> = {\n  items: Array<T>;\n};\n",
     ]
     for name, schema in sorted(document["$defs"].items()):
+        if "enum" in schema:
+            parts.append(f"export type {name} = {_type(schema)};\n")
+            continue
         fields = "".join(f"  {key}: {_type(of)};\n" for key, of in schema["properties"].items())
         parts.append(f"export type {name} = {{\n{fields}}};\n")
     return "\n".join(parts)

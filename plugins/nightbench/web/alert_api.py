@@ -47,7 +47,6 @@ Asked = Literal["", "live", "all", "open", "acknowledged", "resolved", "dismisse
 """Filter of a request: a state, the live ones, or all."""
 
 MOST = 1000
-BIGGEST_ID = 2**63 - 1
 
 
 def _states_of(names: Sequence[str]) -> tuple[str, ...] | None:
@@ -62,7 +61,7 @@ def _states_of(names: Sequence[str]) -> tuple[str, ...] | None:
 @contextmanager
 def _known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[PageRepository, Row]]:
     with open_repository() as repository:
-        row = repository.alert(alert_id) if alert_id <= BIGGEST_ID else None
+        row = repository.alert(alert_id)
         if row is None:
             raise HTTPException(404, f"There is no alert {alert_id}.")
         yield repository, row

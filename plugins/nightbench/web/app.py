@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ from nightbench.web.api_model import ApiError, ApiModel, Items, JsonAnswer
 from nightbench.web.compare_api import CompareApi, ComparedPairs, OverviewCell, PublishedCell
 from nightbench.web.comparison_api import ComparisonApi
 from nightbench.web.documentation import documentation
-from nightbench.web.experiment_api import Comparing, OpenExperiments
-from nightbench.web.former_routes import FORMER
+from nightbench.web.experiment_api import MOVES, Comparing, ReadExperiment
 from nightbench.web.guard import HEADERS, PageAccess, PageUser
 from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
@@ -48,6 +48,11 @@ CACHED_S = 10.0
 NO_NUL = "^[^\\x00]*$"
 BODY_BYTES = 64 * 1024
 API = "/api"
+FORMER: Mapping[str, str] = {
+    "experiments/ab/{name}": "experiments/{name}",
+    "experiments/bisects/{name}": "experiments/{name}",
+}
+"""Former path of a route -> path now, which a request of the former one is told."""
 REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
 
 ALSO_CSV: Mapping[str, type[ApiModel]] = {
@@ -108,7 +113,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,
-    experiments: OpenExperiments,
+    experiments: ReadExperiment,
     acceptances: OpenAcceptances,
     comparing: Comparing,
     base_url: str = "",
@@ -120,7 +125,7 @@ def create_app(
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
         spool: opens the files of runs: logs, samples of nodes, and running work.
-        experiments: opens what the spool has of experiments.
+        experiments: reads an experiment from the spool.
         acceptances: says the state of the clusters' acceptance.
         comparing: checks and stores requests of comparisons.
         base_url: the address by which browsers see the site, where it is known.
@@ -253,15 +258,12 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     add(f"{one}/{{arm}}.log", api.build_log, access.logs)
     request = schema_of(CompareRequest, required=("b", "suite"))
     why = Explained.model_json_schema()
-    for path, change, guard, body, status in (
-        (every, api.create, access.trigger, request, 202),
-        (f"{every}/estimate", api.estimate, access.trigger, request, 200),
-        (f"{one}/cancel", api.cancel, access.trigger, why, 200),
-        (f"{one}/profile", api.profile, access.trigger, why, 200),
-        (f"{one}/allow", api.allow, access.approve, why, 200),
-        (f"{one}/refuse", api.refuse, access.approve, why, 200),
-    ):
-        add(path, change, guard, _body, method="POST", body=body, status=status)
+    change = partial(add, method="POST")
+    change(every, api.create, access.trigger, _body, body=request, status=202)
+    change(f"{every}/estimate", api.estimate, access.trigger, _body, body=request)
+    for name in MOVES:
+        guard = access.approve if name in ("allow", "refuse") else access.trigger
+        change(f"{one}/{name}", api.moving(name), guard, _body, body=why)
 
 
 def _gone(now: str) -> Callable[[Request], Response]:

@@ -194,7 +194,7 @@ class CompareApi:
             )
         rows = [row for row in found if row["standing"] is not None]
         if is_csv:
-            return csv_response(rows, list(ComparedPair.model_fields))
+            return csv_response(rows, ComparedPair)
         counts = {name: found[0][name] for name in get_args(Standing)}
         shown = [standing] if standing else ["faster", "slower", "unclear"]
         return ComparedPairs.of(
@@ -223,7 +223,7 @@ class CompareApi:
         with self._repository() as repository:
             rows = repository.read("ui_overview")
         if format == "csv":
-            return csv_response(rows, list(OverviewCell.model_fields))
+            return csv_response(rows, OverviewCell)
         return Items[OverviewCell].of(items=rows)
 
     def curves(self, workload: str) -> Items[CurvePoint]:
@@ -246,5 +246,5 @@ class CompareApi:
                 "ui_published", source_document=source_document, figure=figure or None
             )
         if format == "csv":
-            return csv_response(rows, list(PublishedCell.model_fields))
+            return csv_response(rows, PublishedCell)
         return Items[PublishedCell].of(items=rows)

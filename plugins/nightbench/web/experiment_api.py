@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import HTTPException, Query, Request
@@ -42,20 +42,19 @@ OpenDesk = Callable[[str], AbstractContextManager[ExperimentDesk]]
 
 PATH = "nightbench/api/comparisons"
 PAGE = "plugin/benchmarks/experiments"
-TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused", "profile": "profiled"}
-"""Action of a route -> what `triage.move_experiment` is to do."""
+MOVES = {
+    "cancel": ("cancelled", "Cancel an experiment: now, or after the current launch."),
+    "profile": ("profiled", "Have both builds launched once more under a profiler."),
+    "allow": ("queued", "Put a fork's comparison into the queue."),
+    "refuse": ("refused", "End a fork's comparison before anything of it is measured."),
+}
+"""Action of a route -> what `triage.move_experiment` is to do, and the route's description."""
 COMPARE = [ExperimentKind.COMPARE]
 States = Annotated[list[State] | None, Query()]
 
 
-class ExperimentFiles(Protocol):
-    """Experiments as the spool has them; their parts have the fields of the models."""
-
-    def get(self, name: str) -> Row | None:
-        """One experiment with its comparisons; None if the spool does not have it."""
-
-
-OpenExperiments = Callable[[], ExperimentFiles]
+ReadExperiment = Callable[[str], Row | None]
+"""Name -> experiment as the spool has it, whose parts have the fields of the models, or None."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class ExperimentApi:
     def __init__(
         self,
         repository: OpenPages,
-        files: OpenExperiments,
+        files: ReadExperiment,
         comparing: Comparing,
         spool: OpenSpool,
         base_url: str,
@@ -109,7 +108,7 @@ class ExperimentApi:
 
     def experiment(self, request: Request, name: str) -> ExperimentDetail:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
-        files = self._files().get(name)
+        files = self._files(name)
         with self._repository() as repository:
             row = repository.experiments.get(name)
             places = self._places(repository, [row]) if row else {}
@@ -159,21 +158,14 @@ class ExperimentApi:
             )
         return Items(items=items)
 
-    def cancel(self, request: Request, request_id: int) -> ExperimentItem:
-        """Cancel an experiment: now, or after the current launch."""
-        return self._move(request, request_id, "cancel")
+    def moving(self, action: str) -> Callable[[Request, int], ExperimentItem]:
+        """Return the handler of an action of `MOVES`."""
 
-    def allow(self, request: Request, request_id: int) -> ExperimentItem:
-        """Put a fork's comparison into the queue."""
-        return self._move(request, request_id, "allow")
+        def move(request: Request, request_id: int) -> ExperimentItem:
+            return self._move(request, request_id, action)
 
-    def refuse(self, request: Request, request_id: int) -> ExperimentItem:
-        """End a fork's comparison before anything of it is measured."""
-        return self._move(request, request_id, "refuse")
-
-    def profile(self, request: Request, request_id: int) -> ExperimentItem:
-        """Have both builds launched once more under a profiler."""
-        return self._move(request, request_id, "profile")
+        _, move.__doc__ = MOVES[action]
+        return move
 
     def _move(self, request: Request, request_id: int, action: str) -> ExperimentItem:
         refuse_unmeant(request.headers, self._base_url)
@@ -192,7 +184,7 @@ class ExperimentApi:
             except UserError as error:
                 raise HTTPException(422, str(error)) from None
         with self._comparing.desk(user.name) as desk:
-            desk.move(request_id, TO[action], why)
+            desk.move(request_id, MOVES[action][0], why)
         return self._answer(request, request_id, kinds=None)
 
     def _answer(

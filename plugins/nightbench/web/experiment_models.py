@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
+from nightbench.detection.paired_training import PairedTraining
 from nightbench.warehouse.repository import Row
 from nightbench.web.api_model import ApiModel, or_else
 
@@ -129,16 +130,6 @@ class DroppedLaunch(ApiModel):
     why: str
 
 
-class ComparedTraining(ApiModel):
-    """Whether B trains as A."""
-
-    kind: str
-    """Verdict on training: same, changed or not_comparable."""
-    sentence: str
-    step: int | None
-    """First step, counted from 1, whose loss differs."""
-
-
 class ComparisonCase(ApiModel):
     """Result of a comparison for one case."""
 
@@ -150,7 +141,7 @@ class ComparisonCase(ApiModel):
     """Confidence of the intervals, which is higher if several cases get verdicts together."""
     verdict: str | None
     sentence: str | None
-    training: ComparedTraining | None
+    training: PairedTraining | None
     """Null before the comparison has a result."""
     ratio: float | None
     low: float | None

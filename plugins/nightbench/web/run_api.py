@@ -27,7 +27,7 @@ from nightbench.web.run_models import (
     RunResults,
     RunRow,
 )
-from nightbench.web.ui_api import csv_columns, csv_response
+from nightbench.web.ui_api import csv_response
 
 OpenSpool = Callable[[], Spool]
 """Opens the spool, which may be in an object store."""
@@ -72,8 +72,7 @@ class RunApi:
                 raise HTTPException(404, f"The warehouse has no run {run_id[:200]}.")
             cases = [_case_of(row) for row in repository.runs.results(run_id)]
         if format == "csv":
-            rows = [case.model_dump() for case in cases]
-            return csv_response(rows, csv_columns(RunCase, "error"))
+            return csv_response((case.model_dump() for case in cases), RunCase, "error")
         return RunResults(run=RunRow.of(run), cases=cases)
 
 
@@ -139,7 +138,7 @@ class CaseApi:
                 checks_met=head["checks_met"],
                 failed_checks=repository.read("case_failed_checks", **case),
                 good=good,
-                changes=map(vars, differences(good, this) if good and this else ()),
+                changes=differences(good, this) if good and this else (),
                 changes_sentence=_why_unknown(good, this),
                 fingerprints=[
                     {"node": node, "fields": flat(document)}

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from nightbench.causes.field_changes import RunDifference
 from nightbench.web.api_model import ApiModel
 from nightbench.web.ui_models import CaseMedian, RunHead
 
@@ -99,16 +100,6 @@ class FailedCheck(ApiModel):
     expected: str
 
 
-class CaseChange(ApiModel):
-    """A difference between a run and the last good run before it."""
-
-    field: str
-    before: str
-    since: str
-    nodes: list[str]
-    """Nodes of the changed field; empty for a change of the whole run."""
-
-
 class GoodRun(ApiModel):
     """The last good run of the series before the run."""
 
@@ -146,7 +137,7 @@ class CaseDetail(ApiModel):
     checks_met: int
     failed_checks: list[FailedCheck]
     good: GoodRun | None
-    changes: list[CaseChange]
+    changes: list[RunDifference]
     """Changes since the last good run."""
     changes_sentence: str | None
     """Why changes are unknown or incomplete; null if they are complete."""
