@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from nightbench.core.model import SuiteTable
 from nightbench.core.sentences import percent
-from nightbench.core.tables import Cell, Label
+from nightbench.core.tables import Cell
 from nightbench.report.tables import figure, markdown_row
 
 
@@ -20,12 +20,12 @@ def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
     """Return a table for terminals; the reasons of its empty cells are `footnotes`."""
     title = heading(table, cells)
     shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    columns = _columns(cells)
-    shown.add_column(" / ".join(table.rows), overflow="fold")
-    for column in columns:
-        shown.add_column("\n".join(column), justify="right", overflow="fold")
-    for row, texts in _grid(cells, columns):
-        shown.add_row(escape(" ".join(row)), *(escape("\n".join(text)) for text in texts))
+    (first, *heads), rows = grid(table, cells)
+    shown.add_column(first, overflow="fold")
+    for head in heads:
+        shown.add_column(head, justify="right", overflow="fold")
+    for row in rows:
+        shown.add_row(*map(escape, row))
     return shown
 
 
@@ -35,13 +35,16 @@ def heading(table: SuiteTable, cells: Sequence[Cell]) -> str:
     return f"{table.title} (measured at smoke scale)" if is_smoke else table.title
 
 
-def grid(table: SuiteTable, cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Return the head of a table, and each row's label with its cells, whose lines are parted."""
-    columns = _columns(cells)
-    heads = [" / ".join(table.rows), *(" ".join(column) for column in columns)]
-    return heads, [
-        (" ".join(row), ["\n".join(text) for text in texts]) for row, texts in _grid(cells, columns)
-    ]
+def grid(table: SuiteTable, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Return the head of a table, and its rows: a label, then cells of several lines."""
+    reasons = _reasons(cells)
+    at = {(cell.row, cell.column): cell for cell in cells}
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows = []
+    for row in dict.fromkeys(cell.row for cell in cells):
+        found = (at.get((row, column)) for column in columns)
+        rows.append([" ".join(row), *(_text(cell, reasons) if cell else "" for cell in found)])
+    return [" / ".join(table.rows), *map("\n".join, columns)], rows
 
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
@@ -54,8 +57,7 @@ def to_markdown(table: SuiteTable, cells: Sequence[Cell]) -> str:
     heads, rows = grid(table, cells)
     lines = [f"### {heading(table, cells)}", ""]
     lines += [markdown_row(heads), markdown_row(["---", *["---:"] * (len(heads) - 1)])]
-    for row, texts in rows:
-        lines.append(markdown_row([row, *(text.replace("\n", "<br>") for text in texts)]))
+    lines += [markdown_row(text.replace("\n", "<br>") for text in row) for row in rows]
     notes = footnotes(cells)
     return "\n".join([*lines, "", *(f"- {note}" for note in notes), *([""] if notes else [])])
 
@@ -87,27 +89,12 @@ def to_csv(tables: Sequence[tuple[SuiteTable, Sequence[Cell]]]) -> str:
     return stream.getvalue()
 
 
-def _columns(cells: Sequence[Cell]) -> list[Label]:
-    return list(dict.fromkeys(cell.column for cell in cells))
-
-
 def _reasons(cells: Sequence[Cell]) -> dict[str, int]:
     found = dict.fromkeys(cell.reason for cell in cells if cell.reason is not None)
     return {reason: number for number, reason in enumerate(found, start=1)}
 
 
-def _grid(
-    cells: Sequence[Cell], columns: Sequence[Label]
-) -> Iterator[tuple[Label, list[list[str]]]]:
-    """Each row with the lines of its cells."""
-    reasons = _reasons(cells)
-    at = {(cell.row, cell.column): cell for cell in cells}
-    for row in dict.fromkeys(cell.row for cell in cells):
-        found = (at.get((row, column)) for column in columns)
-        yield row, [_lines(cell, reasons) if cell else [""] for cell in found]
-
-
-def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
+def _text(cell: Cell, reasons: dict[str, int]) -> str:
     if cell.value is None:
         lines = [f"[{reasons[cell.reason or '']}]"]
     else:
@@ -120,4 +107,4 @@ def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
         lines.append(f"sends {cell.sent_bytes_per_step / 1e6:.3g} MB a step")
     if cell.published is not None:
         lines.append(f"published {figure(cell.published)} {cell.published_unit}")
-    return lines
+    return "\n".join(lines)
