@@ -121,6 +121,7 @@ class CauseFactsReader:
         # Controls are measured when a night begins: controls nearer to the bad night belong to it.
         failed, training = _has_failed(alert), _is_training(alert)
         boundary = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
+        newest = {each.node: each for each in self._preflights if each.at < boundary}
         return CauseFacts(
             case_id=alert["case_id"],
             cluster=self._run.cluster,
@@ -143,7 +144,7 @@ class CauseFactsReader:
                 if row["case_id"] != alert["case_id"] and not training
             ),
             controls=() if training else tuple(self._series(boundary)),
-            preflights_before=tuple(self._newest_preflights(boundary)),
+            preflights_before=tuple(newest.values()),
             preflights_since=tuple(each for each in self._preflights if each.at >= boundary),
         )
 
@@ -188,10 +189,6 @@ class CauseFactsReader:
             ControlSeries(node, metric, device, tuple(before[-CONTROLS:]), tuple(since))
             for (node, metric, device, _), (before, since) in sides.items()
         ]
-
-    def _newest_preflights(self, boundary: datetime) -> list[PreflightFacts]:
-        newest = {each.node: each for each in self._preflights if each.at < boundary}
-        return list(newest.values())
 
 
 class _Changes:

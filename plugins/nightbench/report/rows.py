@@ -23,15 +23,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("run_id", "run_kind", "case_id", "cluster", "framework", "framework_version", "build_id"),
         *("untried", "workload", "strategy", "nodes", "devices_per_node", "trainers", "pservers"),
         *("sync", "batch_size_per_device", "precision", "scale", "data", "throughput", "unit", "n"),
-        *(
-            "spread",
-            "half_width",
-            "speedup",
-            "efficiency",
-            "baseline_case_id",
-            "time_to_first_step_s",
-        ),
-        *("peak_resident_bytes", "peak_allocator_bytes", "sent_bytes_per_step", "data_wait_s"),
+        *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
+        *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes"),
+        *("sent_bytes_per_step", "data_wait_s"),
         *("tokens_per_s", "model_flops_per_s", "tokens_per_s_per_device", "tflops_per_device"),
         *("device", "peak_flops", "mfu", "mfu_absent", "reported", "power_w", "joules_per_unit"),
         "energy_absent",
@@ -41,12 +35,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("level_change", "smallest_slowdown"),
     ),
     "marts.series_state": (
-        "alert_id",
-        "alert_verdict",
-        "alert_change",
-        "drift",
-        "drift_since",
-        "noisy",
+        *("alert_id", "alert_verdict", "alert_change", "drift", "drift_since", "noisy"),
     ),
 }
 """View -> fields of a row that mean what its columns mean."""

@@ -228,9 +228,8 @@ class SiteWriter:
             data = _json({"line": line, "series": rows})
             self._folder.put(f"compare/{line}.js", f"nightbenchSite({data})\n")
         document = {"schema": "nightbench.site.compare/1", "builds": sides}
-        self._put(
-            "compare", "compare.html", "Compare builds and lines", document, data=_safe(sides)
-        )
+        data = _json(sides).replace("<", "\\u003c")
+        self._put("compare", "compare.html", "Compare builds and lines", document, data=data)
 
     def _published_pages(self, references: Sequence[Row]) -> None:
         documents: dict[str, dict[str, dict[str, list[Row]]]] = {}
@@ -352,10 +351,6 @@ def _names(series: Sequence[Row], references: Sequence[Row]) -> set[str]:
 
 def _json(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=_plain)
-
-
-def _safe(document: Any) -> str:
-    return _json(document).replace("<", "\\u003c")
 
 
 def _plain(value: Any) -> str:

@@ -88,7 +88,7 @@ def telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[TelemetryMetric]:
     """Return the metrics that were sampled, by node and device."""
     found = []
     for node, given in sorted(samples.items()):
-        kept = _thinned(given)
+        kept = given[:: -(-len(given) // SAMPLES_SHOWN) or 1]
         for metric, unit, key, scale in _OF_NODE:
             found.append(_metric(node, "", metric, unit, kept, [s.get(key) for s in kept], scale))
         for index in sorted({gpu["index"] for sample in kept for gpu in sample.get("gpus") or ()}):
@@ -113,10 +113,6 @@ def missing_telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[str]:
     for node, given in sorted(samples.items()):
         said += [f"{node}, GPU {index} was throttled: {what}" for index, what in _throttles(given)]
     return [*said, NEVER_SAMPLED]
-
-
-def _thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
-    return samples[:: -(-len(samples) // SAMPLES_SHOWN) or 1]
 
 
 def _metric(
