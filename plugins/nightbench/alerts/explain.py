@@ -344,23 +344,18 @@ def _findings_of(findings: Sequence[Mapping[str, str]], what: str) -> list[str]:
 
 def _hardware(row: Row) -> dict[str, str]:
     """Return the fields of a node in a preflight, by the names that a fingerprint uses."""
-    found: dict[str, Any] = {"boot": row["boot_id"]}
-    for gpu in row["gpus"] or ():
-        name = f"gpus.{gpu['index']}"
-        found |= {
-            f"{name}.model": gpu["name"],
-            f"{name}.driver": gpu["driver"],
-            f"{name}.max_sm_clock_mhz": gpu["clock_sm_max_mhz"],
-            f"{name}.pcie_width": gpu["pcie_width"],
-            f"{name}.persistence": gpu["persistence"],
+    gpus = [
+        {
+            "index": gpu["index"],
+            "model": gpu["name"],
+            "max_sm_clock_mhz": gpu["clock_sm_max_mhz"],
+            **{name: gpu[name] for name in ("driver", "pcie_width", "persistence")},
         }
-    for link in row["links"] or ():
-        name = f"network.{link['name']}"
-        found |= {f"{name}.speed_mbit_s": link["mbps"], f"{name}.mtu": link["mtu"]}
-    if row["governors"]:
-        found["governor"] = ", ".join(row["governors"])
-    return {
-        name: f"{value:g}" if isinstance(value, float) else str(value)
-        for name, value in found.items()
-        if value is not None
-    }
+        for gpu in row["gpus"] or ()
+    ]
+    links = [
+        {"name": link["name"], "speed_mbit_s": link["mbps"], "mtu": link["mtu"]}
+        for link in row["links"] or ()
+    ]
+    document = {"boot": row["boot_id"], "gpus": gpus, "network": links}
+    return flat({**document, "governor": row["governors"]})

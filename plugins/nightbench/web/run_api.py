@@ -13,8 +13,7 @@ from nightbench.core.sentences import retention_text, sentence, sentences
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.case_files import RepeatFiles
-from nightbench.web.case_views import missing_telemetry, rank_steps, telemetry
+from nightbench.web.repeat_views import RepeatFiles, missing_telemetry, rank_steps, telemetry
 from nightbench.web.run_models import (
     CaseDetail,
     DagRunRun,
