@@ -108,7 +108,7 @@ def build_app() -> FastAPI:
         open_triage,
         _access(),
         open_spool,
-        lambda: ExperimentReader(open_spool()),
+        lambda name: ExperimentReader(open_spool()).get(name),
         open_acceptances,
         Comparing(checked, cluster_of, open_desk, profile_page_of, check_profile),
         base_url=conf.get("api", "base_url", fallback=""),
