@@ -336,7 +336,7 @@ def _machines(where: Cluster) -> list[str]:
     Raises:
         UserError: the file does not state them, and a node does not answer.
     """
-    from nightbench.gang.machines import machines_of_nodes
+    from nightbench.gang.provisioning import machines_of_nodes
 
     stated = [node.machine for node in where.nodes if node.machine is not None]
     if stated:

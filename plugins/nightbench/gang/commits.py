@@ -12,9 +12,9 @@ from typing import Any
 
 from nightbench.config.compare_builds import MOST_BYTES, WHEEL
 from nightbench.core.model import Cluster, GitRepository, Node, digest_of
-from nightbench.gang.conversation import FILE_TIMEOUT_S
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.node_access import Agent, connections
+from nightbench.gang.process import FILE_TIMEOUT_S
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship
 from nightbench.gang.transport import Target, Transport

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
@@ -52,9 +52,6 @@ class NodeError(GangError):
     def reason(self) -> Reason:
         """The error as the reason of a repeat or a case."""
         return Reason(self.code, self.node, self.address, self.message)
-
-    def __reduce__(self) -> tuple[type[NodeError], tuple[Any, ...]]:
-        return type(self), (self.node, self.address, self.message)
 
 
 class NodeUnreachable(NodeError, code=ReasonCode.NODE_UNREACHABLE):
@@ -128,9 +125,6 @@ class PodError(NodeError):
     def reason(self) -> Reason:
         """The error as the reason of a repeat or a case."""
         return Reason(self.code, self.node, self.address, self.message, self.expected)
-
-    def __reduce__(self) -> tuple[type[NodeError], tuple[Any, ...]]:
-        return type(self), (self.node, self.address, self.message, self.code, self.expected)
 
 
 def remote_failure(place: Place, what: str, stderr: bytes) -> RemoteFailure | DiskFull:

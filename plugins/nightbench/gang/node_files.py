@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from nightbench.gang import file_program
-from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
 from nightbench.gang.errors import DiskFull, PythonUnusable, RemoteFailure
-from nightbench.gang.process import Completed, RemoteProcess
+from nightbench.gang.process import FILE_TIMEOUT_S, Completed, RemoteProcess, as_document
 
 MIN_BYTES_PER_S = 100_000
 """A slower upload has stalled."""

@@ -27,9 +27,8 @@ from nightbench.core.pod_manifests import (
 )
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
 from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, opened_api
-from nightbench.gang.pod_events import cause_of_loss, last_event
 from nightbench.gang.pod_states import PodState, has_to_yield, state_of
-from nightbench.gang.pod_transport import PodTarget, node_errors
+from nightbench.gang.pod_transport import PodTarget, cause_of_loss, last_event, node_errors
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.transport import Target, shared_transport
 

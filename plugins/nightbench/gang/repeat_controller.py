@@ -22,7 +22,6 @@ from nightbench.gang.decisions import (
 from nightbench.gang.errors import DeadlinePassed, NodeError, PodError, faults_of
 from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
 from nightbench.gang.gang_context import AgentSupervisor, GangContext
-from nightbench.gang.node_access import more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent
 from nightbench.gang.repeat_status import RepeatEnd, repeat_end
@@ -205,9 +204,8 @@ class RepeatController:
     async def _measure_clocks(self) -> None:
         there = self._answering(self.gang.clients)
         for node, offset in (await call_each(there, NodeClient.clock_offset)).items():
-            best = more_precise(self._clocks.get(node), offset)
-            if best is not None:
-                self._clocks[node] = best
+            known = self._clocks.get(node, offset)
+            self._clocks[node] = min(known, offset, key=lambda each: each.error_s)
 
     def _restart_agents(self, nodes: tuple[str, ...]) -> None:
         """Start agents where the last one may have died; a new one writes that into the result."""
