@@ -146,7 +146,6 @@ def slow_nodes(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 
 def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
-    """Return the nodes that made the case fail as its cause; None where there is none."""
     if not facts.faults:
         return None
     names = sorted(facts.faults)

@@ -133,7 +133,6 @@ class GangController:
         )
 
     async def _run_repeats(self) -> Conclusion:
-        """Launch repeats until the case is complete, has failed or reaches its deadline."""
         gang = self._gang
         await gang.raise_if_cancelled()
         while True:
@@ -148,7 +147,6 @@ class GangController:
                 return conclude_by_deadline(gang.job, gang.outcomes)
 
     async def _recorded_outcomes(self) -> list[RepeatOutcome]:
-        """Return the repeats in the spool, from the first one up to the first gap."""
         gang = self._gang
         outcomes: list[RepeatOutcome] = []
         while record := await asyncio.to_thread(gang.store.repeat, len(outcomes) + 1):

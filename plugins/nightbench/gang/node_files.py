@@ -215,7 +215,6 @@ class NodeFiles(ABC):
             self._program = None
 
     async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
-        """Return a piece of a file; None where there is no file."""
         answer = await self._ask(
             f"read {path}", "read", path, expected=ABSENT, begin=begin, size=size
         )
@@ -251,7 +250,6 @@ class NodeFiles(ABC):
         raise await self._file_error(what, do, path, answer, need)
 
     async def _running(self) -> _Program:
-        """Return the program; start it if it does not run."""
         async with self._beginning, self.guard(f"begin {self._python}", FILE_TIMEOUT_S):
             if self._program is None or self._program.process.is_closing():
                 self._program = await self._begin()
@@ -276,7 +274,6 @@ class NodeFiles(ABC):
     async def _file_error(
         self, what: str, do: str, path: str, answer: _Answer, need: int
     ) -> RemoteFailure | DiskFull:
-        """Return the error for a failed file operation."""
         if do in ("read", "listdir", "size"):
             return RemoteFailure.of(self, f"could not {what}: {answer.value}")
         full = answer.number in (errno.ENOSPC, errno.EDQUOT)
@@ -307,7 +304,6 @@ class _Answer:
 
     @property
     def failed(self) -> bool:
-        """Whether the operation failed, as expected."""
         return self.number is not None
 
 

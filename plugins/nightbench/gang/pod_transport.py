@@ -128,7 +128,6 @@ class PodTransport(Transport):
         return NodeUnreachable.of(self, f"stream lost ({why}), could not {what}")
 
     async def _found(self) -> tuple[PodState, KubernetesApi]:
-        """Return the node's pod, which runs."""
         async with self._looking:
             if self._pod is None:
                 pod = await self._look()
@@ -142,7 +141,6 @@ class PodTransport(Transport):
             return self._pod, self._api
 
     async def _look(self) -> PodState | None:
-        """Return the newest pod of the node; None where there is none."""
         target = self._target
         if target.job_id is None:
             raise RemoteFailure.of(self, "its pods exist only while a case is measured")

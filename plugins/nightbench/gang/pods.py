@@ -168,7 +168,6 @@ class GangPods:
         return version
 
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
-        """Create a pod for each node that has none; return their names."""
         policy, created = self._target.policy, set()
         # A successor of the same name would pass for the lost pod.
         serial = secrets.token_hex(3)
@@ -196,7 +195,6 @@ class GangPods:
     async def _start_timeout(
         self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
     ) -> PodError:
-        """Return the error for pods that do not all run in time."""
         expected = f"{wait_s:g} s"
         if not waiting:
             why = f"{rival} waits for machines, too"
@@ -263,7 +261,6 @@ class GangPods:
 
 
 def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
-    """Return whether a pod of the job has no machine yet."""
     return any(each.competes for each in pods if each.job_id == job_id)
 
 

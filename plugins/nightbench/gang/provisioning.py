@@ -183,7 +183,6 @@ async def _environment_on(
     on_event: OnEvent,
     python: str | None = None,
 ) -> _Environment:
-    """Ship what a job's environment needs; build or find it, with a series of Python if given."""
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
     locked, builds = None, _builds_environment(job, shipment)
@@ -299,7 +298,6 @@ async def _ask(
     words: Sequence[str],
     on_stderr: OnLine | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of a verb that finds or makes the environment of the job's line."""
     agent, line = shipped.agent, job.build.line
     mark = agent.mark(job.job_id)
     answer = await agent.call(verb, *words, env=mark, on_stderr=on_stderr, timeout_s=None)
@@ -352,11 +350,7 @@ async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, Target]) -> 
 
 
 async def _refuse_other_machines(job: JobSpec, transports: Mapping[str, Transport]) -> None:
-    """Reach all nodes of a gang, and compare their CPU architectures.
-
-    Raises:
-        MachinesDiffer: they are not one, or not the one that the cluster's file states.
-    """
+    # Reaches all nodes of the gang.
     found = await on_all(transports[node.name].machine() for node in job.nodes)
     for node, machine in zip(job.nodes, found, strict=True):
         if node.machine not in (None, machine):
@@ -375,11 +369,6 @@ async def _refuse_other_machines(job: JobSpec, transports: Mapping[str, Transpor
 
 
 async def _refuse_without_wheels(transport: Transport, job: JobSpec, benchmarks: Path) -> None:
-    """Compare a node's CPU architecture with those that the job's lock has wheels for.
-
-    Raises:
-        EnvironmentUnavailable: the lock has none for it.
-    """
     build, machine = job.build, await transport.machine()
     text = (benchmarks / "frameworks" / build.line / "framework.json").read_text(encoding="utf-8")
     able = json.loads(text)["variants"][build.variant].get("machines", MACHINES)

@@ -125,7 +125,6 @@ class RepeatController:
         return outcome
 
     async def _has_begun_without(self, lost: Collection[str]) -> bool:
-        """Return whether an earlier controller began the repeat, and has lost a pod of it."""
         left = [client for client in self.gang.clients if client.name not in lost]
         if not lost:
             return False
@@ -189,12 +188,10 @@ class RepeatController:
         return not phases or bool(phases - {"finish"})
 
     async def _prepare_where_needed(self, views: list[NodeView]) -> None:
-        """Send `prepare` to nodes that have no state of the repeat."""
         new = {view.node for view in views if view.state is None and view.last_error is None}
         await self._send("prepare", {}, only=new)
 
     async def _send_start_signal(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
-        """Send every node the ports of all nodes, once the clocks are measured."""
         ports = {name: port for view in views for name, port in view.ports.items()}
         await clocks
         if not self._commands.was_sent("go"):
@@ -245,7 +242,6 @@ class RepeatController:
         )
 
     def _record_faults(self, views: list[NodeView]) -> None:
-        """Record faults of nodes as such: reboots and missing answers."""
         lease_s, now = self.gang.job.limits.lease_s, self.gang.clock()
         for view in views:
             if view.rebooted:
@@ -369,6 +365,5 @@ class RepeatController:
 
 
 def _foreign_work(views: list[NodeView]) -> str:
-    """Return a message about foreign work that nodes wait for; empty if there is none."""
     found = sentences(r for view in views if view.state == PREPARING for r in view.reasons)
     return f"waiting for foreign work to end: {found}" if found else ""

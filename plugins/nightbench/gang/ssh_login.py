@@ -133,7 +133,6 @@ class _ClosedBeforeLogin(Exception):
 async def _login(
     target: SshTarget, below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHClientConnection:
-    """One attempt at one host, through the connection to the one before it."""
     client = _Client()
     known = False
     try:

@@ -49,7 +49,6 @@ def quote(word: str) -> str:
 
 
 def _command_line(argv: Sequence[str]) -> str:
-    """Return the command line of a command whose output begins after `MARK`."""
     return " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
 
 

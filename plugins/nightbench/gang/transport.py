@@ -186,7 +186,6 @@ class Transport(NodeFiles):
         return (await self._home_and_machine())[1]
 
     async def _home_and_machine(self) -> tuple[str, str]:
-        """Return both; one command asks for them, once."""
         if self._about is None:
             ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
             done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)
@@ -310,6 +309,5 @@ class _FollowChannel:
 
 
 def _after_mark(output: bytes) -> bytes | None:
-    """Return the command's own output; None where the login shell did not run it."""
     _, mark, after = output.partition(f"\n{MARK}\n".encode())
     return after if mark else None
