@@ -101,10 +101,9 @@ async def with_versions(
         if not nodes:
             raise UserError(f"cluster {cluster.name}: found no available node to list versions")
         variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
-        found = await installable_versions(
+        offered, problems = await installable_versions(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
         )
-        offered, problems = found.versions, found.problems
     versions = between(offered, request.good, request.bad)
     request = dataclasses.replace(
         request, line=case.framework, versions=versions, left_out=left_out

@@ -107,7 +107,7 @@ class NodeFiles(ABC):
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
-        what, beside = f"write {path}", unique_beside(path)
+        what, beside = f"write {path}", _unique_beside(path)
         for begin in range(0, max(len(content), 1), PIECE_BYTES):
             piece = content[begin : begin + PIECE_BYTES]
             await self._write(what, beside, begin, piece, len(content))
@@ -121,7 +121,7 @@ class NodeFiles(ABC):
         With its sha256 as `digest` an interrupted upload is resumed.
         """
         what, size, begun = f"upload {path}", source.stat().st_size, 0
-        beside = unique_beside(path)
+        beside = _unique_beside(path)
         if digest is not None:
             folder, name = posixpath.split(path)
             # One name for one content, so that another attempt resumes it.
@@ -352,8 +352,7 @@ async def _together(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def unique_beside(path: str) -> str:
-    """Return a unique name in the folder of a file, for content that is renamed to it."""
+def _unique_beside(path: str) -> str:
     folder, name = posixpath.split(path)
     return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
 

@@ -55,7 +55,7 @@ class _Input:
 
 
 class PodProcess:
-    """A command in a pod; see `nightbench.gang.process.RemoteProcess`."""
+    """A command in a pod, with the interface of asyncssh's `SSHClientProcess`."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket

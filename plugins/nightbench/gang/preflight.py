@@ -219,9 +219,7 @@ async def _between_gpus(
         if node.devices:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(node.devices)
         env = [f"{k}={v}" for k, v in {**own, **cluster.env, **node.env}.items()]
-        words = ["--controls", cluster.device_kind, *agent.where[:2], "--bytes", str(GPUS_BYTES)]
-        prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
-        words += repeated_option("--prefix", prefixes)
+        words = [*_control_options(cluster, agent), *agent.where[:2], "--bytes", str(GPUS_BYTES)]
         return ["env", *env, *_over_tcp(node, agent), *words]
 
     answers = await _answers(agents, command, GPUS_TIMEOUT_S)

@@ -7,66 +7,20 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+import asyncssh
 
 from nightbench.gang.errors import DamagedAnswer, NodeUnreachable, Place
+from nightbench.gang.pod_process import PodProcess
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file, and for an answer; uploads have their own."""
 
 OnLine = Callable[[str], None]
 
-
-class Reader(Protocol):
-    """Output of a command."""
-
-    async def readline(self) -> bytes:
-        """Return the next line; empty at the end."""
-
-    async def read(self) -> bytes:
-        """Return all that follows."""
-
-    async def readexactly(self, n: int, /) -> bytes:
-        """Return so many bytes; raise `IncompleteReadError` if there are fewer."""
-
-
-class Writer(Protocol):
-    """Input of a command."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-
-    def write_eof(self) -> None:
-        """End the input."""
-
-
-class RemoteProcess(Protocol):
-    """A command on a node."""
-
-    @property
-    def stdin(self) -> Writer:
-        """Its input."""
-
-    @property
-    def stdout(self) -> Reader:
-        """Its output."""
-
-    @property
-    def stderr(self) -> Reader:
-        """Its error output."""
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status, -n for a death by signal n; None where it is not known."""
-
-    def is_closing(self) -> bool:
-        """Return whether its stream has ended."""
-
-    async def wait_closed(self) -> None:
-        """Wait for its end."""
-
-    def close(self) -> None:
-        """End it."""
+RemoteProcess = asyncssh.SSHClientProcess[bytes] | PodProcess
+"""A command on a node; its `returncode` is -n for a death by signal n, None if not known."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +33,9 @@ class Completed:
     stderr: bytes
 
 
-async def read_lines(stream: Reader, on_line: OnLine | None) -> bytes:
+async def read_lines(
+    stream: asyncssh.SSHReader[bytes] | asyncio.StreamReader, on_line: OnLine | None
+) -> bytes:
     """Return an output; `on_line` is called with each of its lines."""
     collected = []
     while line := await stream.readline():

@@ -286,7 +286,7 @@ async def provision(
     if "python" not in answer:
         raise RemoteFailure.of(transport, f"provision answered {answer}")
     if answer.get("built"):
-        on_event(GangEvent("provision", done, transport.node, data=answer))
+        on_event(GangEvent("provision", done, transport.node))
     series, here = answer.get("series"), tuple(answer.get("pythons", ()))
     return _Environment(shipped.agent, str(answer["python"]), series, here)
 

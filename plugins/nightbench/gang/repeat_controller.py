@@ -99,9 +99,7 @@ class RepeatController:
             failed = RepeatEnd("failed", (error.reason,), (), None, None)
             return await self._record(failed, {}, started_at)
         if not claimed:
-            gang.on_event(
-                GangEvent("repeat", "claimed by an earlier controller: resumed", None, self.number)
-            )
+            self._report("claimed by an earlier controller: resumed")
         clocks = asyncio.create_task(self._measure_clocks())
         try:
             reasons = await self._drive(clocks, resumed)
@@ -166,9 +164,7 @@ class RepeatController:
                 self._in_background(self._restart_dead_agents())
                 timing = Timing(timing.prepared_s, timing.started_s, now)
                 self._record_faults(views)
-                gang.on_event(
-                    GangEvent("repeat", f"aborted: {sentences(reasons)}", None, self.number)
-                )
+                self._report(f"aborted: {sentences(reasons)}")
             if timing.aborted_s is not None:
                 await self._send("abort", {"reasons": reasons_to_json(reasons)})
             launched = timing.started_s is not None and timing.aborted_s is None
@@ -195,7 +191,7 @@ class RepeatController:
         ports = {name: port for view in views for name, port in view.ports.items()}
         await clocks
         if not self._commands.was_sent("go"):
-            self.gang.on_event(GangEvent("repeat", "go", None, self.number, data={"ports": ports}))
+            self._report("go")
         await self._send("go", {"ports": ports})
 
     async def _measure_clocks(self) -> None:
@@ -354,9 +350,11 @@ class RepeatController:
             throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)
         await self.gang.raise_if_superseded()
         await asyncio.to_thread(self.gang.store.save_repeat, self.number, record)
-        message = f"{end.status}: {sentences(end.reasons)}" if end.reasons else end.status
-        self.gang.on_event(GangEvent("repeat", message, None, self.number, data=record))
+        self._report(f"{end.status}: {sentences(end.reasons)}" if end.reasons else end.status)
         return RepeatOutcome.from_record(self.number, record, throughput)
+
+    def _report(self, message: str) -> None:
+        self.gang.on_event(GangEvent("repeat", message, None, self.number))
 
     async def _write_progress(self, state: str, timing: Timing, message: str = "") -> None:
         gang = self.gang
