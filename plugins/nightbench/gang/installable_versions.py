@@ -30,9 +30,9 @@ async def installable_versions(
     """Return the versions of a line's main package that a node could install, and problems.
 
     They ascend, as packages' metadata writes them, without their local part (`+cpu`). Problems are
-    sources that did not answer. The node is asked for the wheels that its sources hold, since it is the node that installs.
-    Nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
-    answer. Whether a version really installs is seen only when it is tried.
+    sources that did not answer. The node is asked for the wheels that its sources hold, since it is
+    the node that installs. Nodes without an index get wheels from the controller's wheelhouse, and
+    then that folder is the answer. Whether a version really installs is seen only when it is tried.
 
     Raises:
         NodeError: the node cannot be asked.
