@@ -325,7 +325,7 @@ def download(
 
 def _machines(where: Cluster) -> list[str]:
     """Return the CPU architectures of a cluster's nodes, from its file or from the nodes."""
-    from nightbench.gang.machines import machines_of_nodes
+    from nightbench.gang.provisioning import machines_of_nodes
 
     stated = [node.machine for node in where.nodes if node.machine is not None]
     if stated:

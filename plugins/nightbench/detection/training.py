@@ -247,11 +247,9 @@ class _Comparison:
 
     @cached_property
     def _earlier(self) -> Mapping[str, Sequence[Range]]:
-        """Ranges of the reference nights by figure."""
         return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
 
     def _ends(self, figure: str) -> tuple[Range, Range]:
-        """Return the range of tonight, and that of the reference nights."""
         values = self._earlier[figure]
         seen = min(low for low, _ in values), max(high for _, high in values)
         return (self.tonight.losses or {})[figure], seen

@@ -266,7 +266,7 @@ class AgentSupervisor:
     def _note_swept(self, node: str, pids: list[int]) -> None:
         if pids:
             message = f"ended {len(pids)} orphaned processes"
-            self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
+            self._gang.on_event(GangEvent("sweep", message, node))
 
     async def _without_lock(self, clients: list[NodeClient]) -> list[NodeClient]:
         """Return the nodes that no running agent of this gang holds."""
@@ -362,12 +362,11 @@ class AgentSupervisor:
             f"waiting for node {client.name}: {who.get('job_id', 'an unknown job')} of user "
             f"{who.get('user', '?')} has locked it since {who.get('since', '?')}"
         )
-        gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
+        gang.on_event(GangEvent("waiting", message, client.name))
         await gang.write_progress("waiting", repeat, message, force=True)
 
 
 def _agent_is_gone(client: NodeClient, waited_s: float) -> bool:
-    """Return whether the agent that was started before `waited_s` has ended or never ran."""
     if client.view.agent == "ended":
         return True
     return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -164,7 +164,7 @@ class SlurmLauncher:
         self._known, self._asked_s = found, now
         if found is not None and not found.is_active and found.number not in self._reported:
             self._reported.add(found.number)
-            self._on_event(GangEvent("batch", str(found), data={"job": found.number}))
+            self._on_event(GangEvent("batch", str(found)))
             if found.state != "COMPLETED":
                 why = f"{found.state} {found.why}".strip()
                 subject = f"Slurm job {found.number}"
@@ -218,7 +218,7 @@ class SlurmLauncher:
         await transport.write_atomic(posixpath.join(claim, "number"), f"{number}\n".encode())
         self._known, self._asked_s = SlurmJob(int(number), "PENDING"), None
         message = f"submitted as Slurm job {number}"
-        self._on_event(GangEvent("batch", message, data={"job": int(number)}))
+        self._on_event(GangEvent("batch", message))
         return True
 
     async def _end_stale_states(self, transport: Transport, layout: Layout) -> None:

@@ -268,7 +268,7 @@ class GangTrigger(BaseTrigger):
         return LiveView(run, self.log.info, cases=[self.case_id])
 
     def _on_event(self, event: GangEvent) -> None:
-        self._epoch = event.data.get("epoch", self._epoch)
+        self._epoch = event.epoch or self._epoch
         self.log.info("%s", event)
 
     def _store(self) -> CaseStore:
