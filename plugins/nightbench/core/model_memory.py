@@ -7,7 +7,7 @@ FLOAT32 = 4
 """Bytes: all lines keep weights and gradients in float32, whatever products are computed in."""
 
 _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
-"""Optimiser -> states of a parameter; none of others."""
+"""Optimizer -> states of a parameter; none of others."""
 
 
 def device_bytes(
@@ -52,7 +52,7 @@ def device_bytes(
     held = {
         "weights": least(stage == 3),
         "gradients": least(stage >= 2),
-        "optimiser states": width * least(stage >= 1),
+        "optimizer states": width * least(stage >= 1),
     }
     if stage == 2 and not whole_weights:
         # Weights split between steps, plus the weights gathered for a step.

@@ -1,5 +1,7 @@
--- What differs between two clusters? The newest medians of each case that both have measured, the
--- largest difference first. All axes are the same; hardware is not. Null in `chosen`: every pair.
+-- What differs between two clusters? The answer compares the newest medians of each case that was
+-- measured on both clusters, the largest difference first. All axes are the same; the hardware is
+-- not. Null in `chosen` selects every pair of clusters. `ratio` is `throughput` divided by
+-- `other_throughput`; `low` and `high` are the ends of its 95 % interval.
 with chosen as not materialized (
     select
         null::text as cluster,

@@ -1,6 +1,8 @@
--- What differs between two framework lines? The newest medians of work that both have measured on a
--- cluster, the largest difference first. All axes are the same except the framework and the kind of
--- environment. Null in `chosen`: every pair.
+-- What differs between two framework lines? The answer compares the newest medians of two cases on
+-- the same cluster, the largest difference first. The two cases have the same axes, except the
+-- framework and the kind of environment (such as venv or container). Null in `chosen` selects every
+-- pair of lines. `ratio` is `throughput` divided by `other_throughput`; `low` and `high` are the
+-- ends of its 95 % interval.
 with chosen as not materialized (
     select
         null::text as framework,

@@ -1,7 +1,11 @@
--- What differs between two versions of a framework, or between two builds, private ones included?
--- Each series by its medians with both, the largest change first. All axes, the cluster and the
--- definition of the work are the same. `by` is version or build. Null in `chosen`: every framework;
--- the newest version or build of each series, and the one before it.
+-- What differs between two versions of a framework, or between two builds, including private
+-- builds? For each series, the answer compares the medians with one version (or build) with the
+-- medians with another version (or build), the largest change first. All axes, the cluster and the
+-- definition of the work are the same. The parameter `by` is `version` or `build`; with `build`,
+-- the columns `version` and `other_version` contain builds. Null in `chosen` selects every
+-- framework; for each series, it selects the newest version or build and the previous one. `ratio`
+-- is `throughput` divided by `other_throughput`; `low` and `high` are the ends of its 95 %
+-- interval.
 with chosen as not materialized (
     select
         'version' as by,

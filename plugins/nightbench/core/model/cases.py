@@ -67,7 +67,7 @@ class Case:
     shard: int = 1
     """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
     shard_stage: int | None = None
-    """Sharded parts: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: none."""
+    """Sharded parts: 1 optimizer states, 2 gradients as well, 3 parameters as well; null: none."""
     tensor: int = 1
     """Devices that split each matrix; they compute the same samples, those of all of them."""
     context: int = 1
@@ -84,7 +84,7 @@ class Case:
     recompute: str = "none"
     """Part of a layer's forward pass that its backward computes again: none, selective, full."""
     state_precision: str = "fp32"
-    """Precision of the optimiser's states between steps: fp32, as parameters, or bf16."""
+    """Precision of the optimizer's states between steps: fp32, as parameters, or bf16."""
     tuning: str = "default"
     """Name of a setting of switches that only this line has; default: the line's defaults."""
     precision: str = "fp32"

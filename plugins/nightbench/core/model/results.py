@@ -21,7 +21,7 @@ class Movement:
     largest: float
     """The largest difference of one element; NaN where it is not finite."""
     limit: float | None
-    """The most that the optimiser's steps allow; None where it sets no bound."""
+    """The most that the optimizer's steps allow; None where it sets no bound."""
 
 
 @dataclass(frozen=True, kw_only=True)

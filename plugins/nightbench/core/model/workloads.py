@@ -58,7 +58,7 @@ class Cost(v.StrictModel):
     """Formula of the number of tokens in one example of a language model."""
     kept: Kept | None = None
     """Memory that layers keep, to predict what fits into a device; `layers` and `sequence_length`
-    are parameters of each scale. Without it only weights, gradients and optimiser states are
+    are parameters of each scale. Without it only weights, gradients and optimizer states are
     counted."""
 
 
@@ -159,7 +159,7 @@ class WorkloadInfo(v.StrictModel):
     description: str = ""
     """Description and origin."""
     definition: dict[str, Any] = Field({})
-    """Other properties that define the work (optimiser, initialisation, layers). A change starts a
+    """Other properties that define the work (optimizer, initialisation, layers). A change starts a
     new segment of the history."""
 
     def params_of(self, case: Case) -> dict[str, Any]:
