@@ -66,7 +66,7 @@ def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
 
 
 def explain(facts: CauseFacts) -> Explanation:
-    """Return the likeliest cause of a change; `unexplained` where no cause weighs enough."""
+    """Return the likeliest cause of a change; `unexplained` if no cause weighs enough."""
     found = possible_causes(facts)
     evidence = _evidence(facts, found)
     if not found or found[0].weight < ENOUGH:
@@ -170,7 +170,7 @@ class Member:
 
 
 def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int, str]:
-    """Return the group of each change by alert_id; empty where it has no suspect.
+    """Return the group of each change by alert_id; empty if it has no suspect.
 
     Args:
         members: changes without a group, in any order.

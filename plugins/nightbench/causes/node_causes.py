@@ -99,7 +99,7 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
 
 
 def benchmark_code(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield a change of the benchmarks' code or of the work's definition, where there is one."""
+    """Yield a change of the benchmarks' code or of the work's definition, if there is one."""
     yield from _first_at_boundary(facts, _code_change)
 
 
@@ -146,7 +146,7 @@ def slow_nodes(facts: CauseFacts) -> Iterator[PossibleCause]:
 
 
 def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
-    """Return the nodes that made the case fail as its cause; None where there is none."""
+    """Return the nodes that made the case fail as its cause; None if there is none."""
     if not facts.faults:
         return None
     names = sorted(facts.faults)
@@ -234,7 +234,7 @@ def _dropped_only_there(facts: CauseFacts, node: str) -> bool:
 
 
 def _moved_case(facts: CauseFacts) -> PossibleCause | None:
-    """Return nodes that the case ran on for the first time; None where there are none."""
+    """Return nodes that the case ran on for the first time; None if there are none."""
     good, bad = facts.last_good, facts.first_bad
     if good is None or not good.nodes or not bad.nodes:
         return None
@@ -248,7 +248,7 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
 
 
 def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield foreign work on the case's nodes, where there is any."""
+    """Yield foreign work on the case's nodes, if there is any."""
     disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
     reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
     nodes = {reason.node for _, reason in disturbed if reason.node is not None}

@@ -42,7 +42,7 @@ TOLERANCE = 0.01
 """Largest relative difference of two independent recordings of the same time."""
 
 LOG_TOLERANCE = 0.1
-"""The same where one of them is what a log states: of some steps, rounded, without the pauses."""
+"""The same if one of them is what a log states: of some steps, rounded, without the pauses."""
 
 MIN_OVERLAP = 0.8
 SLOW_STEP = 10.0
@@ -115,7 +115,7 @@ def _differing_steps(repeat: Repeat) -> str:
 
 
 def _parameters(context: CheckContext, rank: RankResult) -> int | None:
-    """Return the trainable parameters; None where a parameter server may hold them."""
+    """Return the trainable parameters; None if a parameter server may hold them."""
     # A server may hold the embedding tables: then trainers cannot count them.
     uncounted = None if context.case.strategy is Strategy.PARAMETER_SERVER else 0
     return rank.parameters if rank.parameters is not None else uncounted
@@ -166,7 +166,7 @@ def _tolerance(context: CheckContext) -> float:
 
 
 def _difference(found: float, other: float) -> float | None:
-    """Return the relative difference; None where the other is 0."""
+    """Return the relative difference; None if the other is 0."""
     return abs(found / other - 1) if other else None
 
 

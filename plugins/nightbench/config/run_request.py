@@ -116,7 +116,7 @@ def resolve_request(
 ) -> tuple[Suite, Cluster, Catalog]:
     """The suite and the cluster that a request means, after every check.
 
-    The catalog is read from the files where None is given, and then knows of no acceptances. With
+    The catalog is read from the files if None is given, and then knows of no acceptances. With
     `files` names may be paths of YAML files, and builds may be anywhere. This is for the command
     line, whose user may read them anyway, and never for what comes from a form.
 
@@ -203,7 +203,7 @@ def customise(
         raise UserError("\n".join(f"{display(Path(suite.source))}: {each}" for each in refusals))
     protocol = suite.protocol
     if repeats is not None:
-        # A number means exactly that number, also where the suite lets the spread decide.
+        # A number means exactly that number, also if the suite lets the spread decide.
         protocol = dataclasses.replace(protocol, repeats=repeats, min_repeats=None, confidence=None)
     return dataclasses.replace(
         suite,

@@ -86,7 +86,7 @@ class Document:
         self.problems.append(Problem(line, key_path(key), message))
 
     def complain_of_name(self, key: str) -> None:
-        """Add that the file calls itself otherwise than it is named, where it does."""
+        """Add that the file calls itself otherwise than it is named, if it does."""
         found = self.data.get(key)
         of_folder = self.path.suffix == ".json"
         name = self.path.parent.name if of_folder else self.path.stem
@@ -196,7 +196,7 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
 
 
 def _plain_json(text: str) -> dict[str, Any] | None:
-    """Return what a JSON file holds; None where something in it may have to be complained of."""
+    """Return what a JSON file holds; None if something in it may have to be complained of."""
     odd = len(text) >= MOST_VALUES or "\t" in text or "\\u" in text
     if odd or yaml.reader.Reader.NON_PRINTABLE.search(text):
         return None

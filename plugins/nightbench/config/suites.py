@@ -129,7 +129,7 @@ def _protocol(file: ProtocolFile) -> Protocol:
 def _own_cluster(
     written: WrittenSuite, path: Path, catalog: Catalog | None, complaints: list[Complaint]
 ) -> Cluster | None:
-    """Return the cluster that a suite names; None where there is none of this name."""
+    """Return the cluster that a suite names; None if there is none of this name."""
     if written.cluster is None:
         return None
     files, folders = clusters_for(path, locations.dags_folder())

@@ -51,7 +51,7 @@ def throughput_of(
 
     Returns:
         Takes the controller's record of a repeat and its results by node; units of work per
-        second, None where there is none that counts.
+        second, None if there is none that counts.
     """
 
     def throughput(
@@ -123,7 +123,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     """Put the ranks of one launch together to the numbers of the repeat.
 
     Returns:
-        The numbers; without throughput, and with the problem named, where there is none.
+        The numbers; without throughput, and with the problem named, if there is none.
     """
     trainers = [rank for rank in record.ranks if rank.measured]
     problem = _no_result(record, case, trainers)
@@ -286,7 +286,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _medians(named: Iterable[Mapping[str, float] | None]) -> dict[str, float] | None:
-    """Return the median of each name; None where there is none."""
+    """Return the median of each name; None if there is none."""
     known = [each for each in named if each]
     names = sorted({name for each in known for name in each})
     return {

@@ -49,7 +49,7 @@ class RemoteProcess(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, -n for a death by signal n; None where it is not known."""
+        """Exit status, -n for a death by signal n; None if it is not known."""
 
     def is_closing(self) -> bool:
         """Return whether its stream has ended."""

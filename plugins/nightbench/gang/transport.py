@@ -38,7 +38,7 @@ class Target(Protocol):
 
     @property
     def slurm(self) -> SlurmPolicy | None:
-        """Set where the target is the login node of a Slurm cluster."""
+        """Set if the target is the login node of a Slurm cluster."""
 
     def of_job(self, job_id: str) -> Target:
         """Return how the node of a job is reached."""
@@ -158,7 +158,7 @@ class Transport(NodeFiles):
 
         Raises:
             NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+            RemoteFailure: the request failed on the node; `DiskFull` if its disk is full.
         """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
         async with self.guard("follow", FILE_TIMEOUT_S):
@@ -260,6 +260,6 @@ class _FollowChannel:
 
 
 def _after_mark(output: bytes) -> bytes | None:
-    """Return the command's own output; None where the login shell did not run it."""
+    """Return the command's own output; None if the login shell did not run it."""
     _, mark, after = output.partition(f"\n{MARK}\n".encode())
     return after if mark else None

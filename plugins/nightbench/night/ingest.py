@@ -30,7 +30,7 @@ class IngestResult:
 
     run_id: str
     changed: bool
-    """False where the warehouse already had all of it."""
+    """False if the warehouse already had all of it."""
     measured: int
     quarantined: int
     failed: int
@@ -54,7 +54,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     """Summarise, check and load one run; doing it again changes nothing.
 
     Checks come before the connection: none is open while Great Expectations works, and that is not
-    imported where the warehouse is away.
+    imported if the warehouse is away.
 
     Raises:
         WarehouseUnavailable: PostgreSQL is away; the run waits in the spool.
@@ -113,10 +113,10 @@ def close_ended(
 ) -> list[str]:
     """Mark runs as ended whose DAG run was ended before its ingest; return those.
 
-    A run whose gang is still being ended keeps waiting: its outcome is about to be written. Where
+    A run whose gang is still being ended keeps waiting: its outcome is about to be written. If
     the triggerer died before it wrote one, the leases have ended the gang by `ORPHANED`.
 
-    `state_of` takes dag_id and DAG run id; None where Airflow has no such run.
+    `state_of` takes dag_id and DAG run id; None if Airflow has no such run.
     """
     closed, errors = [], ItemErrors()
     for run in spool.runs():

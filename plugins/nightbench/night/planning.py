@@ -48,7 +48,7 @@ _TRIED = (CaseStatus.OK, CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, CaseHistory]:
     """Return case_id -> durations and last try of the cases on a cluster.
 
-    Where the warehouse is away, the newest runs in the spool are read.
+    If the warehouse is away, the newest runs in the spool are read.
     """
     # Imported here: a machine that only plans has no driver of PostgreSQL.
     from nightbench.warehouse import opened
@@ -94,7 +94,7 @@ def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
 
 
 def _seconds(store: CaseStore, ended_at: str) -> float | None:
-    """Return the seconds from the first launch to the end; None where nothing was launched."""
+    """Return the seconds from the first launch to the end; None if nothing was launched."""
     began = (store.repeat(1) or {}).get("started_at")
     if not began:
         return None
@@ -197,7 +197,7 @@ class TooLateForNight(UserError):
 
 
 def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetime | None:
-    """Return when the night of a request begins; None where it has begun or none is requested.
+    """Return when the night of a request begins; None if it has begun or none is requested.
 
     Raises:
         TooLateForNight: it begins more than `LONGEST_WAIT` from now.
@@ -232,7 +232,7 @@ def plan_run(
     dag_run_id: str | None = None,
     most_cases: int | None = None,
 ) -> list[str]:
-    """Store the plan of a run, in the spool and, where it answers, in the warehouse.
+    """Store the plan of a run, in the spool and, if it answers, in the warehouse.
 
     `most_cases` is how many cases can be measured in one run.
 

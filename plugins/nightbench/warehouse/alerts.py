@@ -72,7 +72,7 @@ class AlertRepository(Repository):
         return self._change("grow_alert", alert_id, run_id)
 
     def watch(self, alert_id: int, suspect: str | None, run_id: str) -> None:
-        """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
+        """Keep what one night makes likely: `recovered`, `worse`, or None if it was nothing."""
         self._change("watch_alert", alert_id, suspect, run_id)
 
     def route(self, alert_id: int, owner: str, run_id: str) -> bool:
@@ -173,8 +173,8 @@ def _delivery(item: ItemKey, channel: str) -> Row:
 class Triage(Repository):
     """Moves alerts in the name of a person; each call is one transaction.
 
-    Every method returns the state before, and raises `MoveRefused` where there is no such alert or
-    the change is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    Every method returns the state before, and raises `MoveRefused` if there is no such alert or
+    the change is not allowed, `WarehouseUnavailable` if the warehouse is away.
     """
 
     def __init__(self, connection: Connection, by: str) -> None:

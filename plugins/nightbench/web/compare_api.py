@@ -61,7 +61,7 @@ class Curves(ApiModel):
 
 
 class ComparedPair(ApiModel):
-    """Two medians of equal work, or the only one where one side has none."""
+    """Two medians of equal work, or the only one if one side has none."""
 
     standing: Standing
     one_case_id: str | None
@@ -126,7 +126,7 @@ class ComparedSides(ApiModel):
 
 
 class ProposedSides(ApiModel):
-    """The two newest versions of what moved most between them; null where nothing has two."""
+    """The two newest versions of what moved most between them; null if nothing has two."""
 
     one: str | None
     """The older build."""

@@ -18,7 +18,7 @@ compared as (
         b.throughput as other_throughput,
         b.started_at as other_started_at,
         a.throughput / b.throughput as ratio,
-        -- Null where a median rests on fewer than three repeats.
+        -- Null if a median rests on fewer than three repeats.
         sqrt(a.half_width ^ 2 + b.half_width ^ 2) as ratio_half_width
     from marts.latest_median as a
     inner join marts.latest_median as b

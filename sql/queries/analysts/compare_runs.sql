@@ -61,7 +61,7 @@ compared as (
         coalesce(a.case_id, b.case_id) as case_id,
         coalesce(a.unit, b.unit) as unit,
         a.throughput / b.throughput as ratio,
-        -- Null where a median rests on fewer than three repeats.
+        -- Null if a median rests on fewer than three repeats.
         sqrt(a.half_width ^ 2 + b.half_width ^ 2) as half_width,
         (a.definition_digest is distinct from b.definition_digest) as is_other_definition
     from of_one as a

@@ -83,7 +83,7 @@ select
     round(other_throughput::numeric, 2) as other_throughput,
     unit,
     round(ratio::numeric, 4) as ratio,
-    -- Both ends of the 95 % interval from night to night; null where a side has only one.
+    -- Both ends of the 95 % interval from night to night; null if a side has only one.
     round((ratio * exp(-half_width))::numeric, 4) as low,
     round((ratio * exp(half_width))::numeric, 4) as high,
     runs,

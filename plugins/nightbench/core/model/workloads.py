@@ -140,7 +140,7 @@ class WorkloadInfo(v.StrictModel):
     broken_models: Annotated[dict[str, str], v.DERIVED] = Field({})
     """API -> what is wrong with the model file for it."""
     roles: Annotated[tuple[Role, ...], v.DERIVED] = ()
-    """Processes of a command; those of the line for the strategy where there are none."""
+    """Processes of a command; those of the line for the strategy if there are none."""
     parameters: v.Count | None = None
     """Number of trainable parameters, if the workload fixes it."""
     first_step_batch_size: v.Count | None = None
