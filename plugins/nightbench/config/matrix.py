@@ -72,7 +72,7 @@ def _cases(block: BlockFile, scale: str, nodes: int | None) -> Iterator[Case]:
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:
-    """The values of an axis; the default alone where it is not given."""
+    """The values of an axis; the default alone if it is not given."""
     return [None] if values is None else list(values)
 
 

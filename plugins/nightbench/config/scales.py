@@ -37,7 +37,7 @@ def own_scale(document: Document) -> str:
 def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> Document:
     """Return a suite's file as it is at one scale; messages still name its own lines.
 
-    The scale overrides the file's own, also where a block names scales. A mapping has to consist of
+    The scale overrides the file's own, also if a block names scales. A mapping has to consist of
     `scales` to be values by scale.
 
     Raises:
@@ -98,7 +98,7 @@ def _without_scale(block: Any) -> Any:
 
 
 def _key_at(key: Key, found: Collection[Key], chosen: str) -> Key | None:
-    """Where a key of the file stands at the chosen scale; None where it is another scale's."""
+    """Where a key of the file stands at the chosen scale; None if it is another scale's."""
     for above in found:
         if key[: len(above)] == above and len(key) > len(above):
             return (*above, *key[len(above) + 1 :]) if key[len(above)] == chosen else None

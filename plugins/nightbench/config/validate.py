@@ -87,7 +87,7 @@ def validate(
     context: Mapping[str, Any] | None = None,
     named: str | None = None,
 ) -> M | None:
-    """Return the part of a document as the model; None where something is wrong with it.
+    """Return the part of a document as the model; None if something is wrong with it.
 
     The model's validators get the context: the catalog, for names. `named` is the key that holds
     the file's own name.

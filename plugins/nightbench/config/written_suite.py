@@ -19,13 +19,13 @@ _PS_ONLY = ("pservers", "trainers", "sync")
 
 @dataclass(frozen=True)
 class WrittenSuite:
-    """A suite as its file says it; blocks that are in order, also where the rest is not."""
+    """A suite as its file says it; blocks that are in order, also if the rest is not."""
 
     scale: str
     cluster: str | None
     blocks: tuple[tuple[Key, BlockFile], ...]
     file: SuiteFile | None
-    """None where something is wrong with the file."""
+    """None if something is wrong with the file."""
     complaints: tuple[Complaint, ...]
     """Keys of blocks that exclude each other."""
 

@@ -73,7 +73,7 @@ Name = Annotated[
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number above 0")]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number from 0")]
 Whole = Annotated[int, Field(ge=1, lt=2**31, description="a whole number from 1")]
-"""`3.0` is one, as tables write it where other rows have none."""
+"""`3.0` is one, as tables write it if other rows have none."""
 
 UNKNOWN: Any = None
 """Default of a column that may be absent or empty."""
@@ -109,7 +109,7 @@ class HistoryFile:
         first = next(filter(None, (line.strip() for line in self._lines())), "")
         self._is_json = self._is_json or first.startswith("{")
         self.columns: tuple[str, ...] = self._names()
-        """Names in the header, or keys of the first JSON object; none where that is broken."""
+        """Names in the header, or keys of the first JSON object; none if that is broken."""
 
     def _lines(self) -> Iterator[str]:
         # Read in parts: as one text, a large file takes several times its size in memory.

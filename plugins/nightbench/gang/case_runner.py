@@ -103,7 +103,7 @@ async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], 
 async def run_disjoint(
     jobs: Sequence[JobSpec], measure: Callable[[JobSpec], Coroutine[Any, Any, T]], at_once: int
 ) -> list[T]:
-    """Measure jobs in their order, several at once where they share no node or device.
+    """Measure jobs in their order, several at once if they share no node or device.
 
     No job overtakes one that waits for a node or device: series keep the order of the plan.
 

@@ -49,7 +49,7 @@ class Target(Protocol):
 
     @property
     def slurm(self) -> SlurmPolicy | None:
-        """Set where the target is the login node of a Slurm cluster."""
+        """Set if the target is the login node of a Slurm cluster."""
 
     def of_job(self, job_id: str) -> Target:
         """Return how the node of a job is reached."""
@@ -207,7 +207,7 @@ class Transport(NodeFiles):
 
         Raises:
             NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+            RemoteFailure: the request failed on the node; `DiskFull` if its disk is full.
         """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
         async with self.guard("follow", FILE_TIMEOUT_S):

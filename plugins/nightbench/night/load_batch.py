@@ -156,7 +156,7 @@ def _damage(error: DamagedDocument) -> Reason:
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
     """Return one repeat: the controller's record with the results of all nodes.
 
-    It failed where one of its files is damaged.
+    It failed if one of its files is damaged.
     """
     try:
         with of_this_version(store.folder / f"repeat-{number:03d}"):
@@ -173,7 +173,7 @@ def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
 
 
 def _elapsed_s(records: tuple[RepeatRecord, ...], outcome: CaseOutcome) -> float | None:
-    """Return the seconds from the first launch to the end of a case; None where unknown."""
+    """Return the seconds from the first launch to the end of a case; None if unknown."""
     starts = [record.started_at for record in records if record.started_at is not None]
     if not starts or not outcome.ended_at:
         return None

@@ -134,7 +134,7 @@ def check_deadlines(
 def _whole(
     promise: ScheduledSuite, repository: NightRepository, spool: Spool
 ) -> ScheduledSuite | None:
-    """Return the suite, completed from its last readable file; None where it was never read."""
+    """Return the suite, completed from its last readable file; None if it was never read."""
     if promise.timetable is None:
         known = repository.watched(promise.suite)
         if known is None:
@@ -354,7 +354,7 @@ def _title(batch: Sequence[CheckedNight]) -> str:
 
 
 def require_delivered(checked: DeadlineCheck) -> None:
-    """Raise where no channel accepted a message.
+    """Raise if no channel accepted a message.
 
     Raises:
         UserError: with the channels' reasons.

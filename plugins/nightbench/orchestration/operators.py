@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nightbench.spool.plans import PlannedJob
 
 RUN = "nightbench_run"
-"""Key of the XCom that holds the run's id, also where the night had room for no case."""
+"""Key of the XCom that holds the run's id, also if the night had room for no case."""
 
 
 class PlanOperator(BaseOperator):
@@ -184,7 +184,7 @@ class GangOperator(BaseOperator):
         self.case_id = case_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Prepare the gang and defer; returns only where the case has been measured already.
+        """Prepare the gang and defer; returns only if the case has been measured already.
 
         Raises:
             AirflowFailException: the case failed for good; only a clear measures it again.

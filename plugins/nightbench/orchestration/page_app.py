@@ -84,7 +84,7 @@ def checked(given: Mapping[str, Any]) -> Row:
 
 
 def profile_page_of(profile_id: str) -> str | None:
-    """Return the page of a profile; None where the spool does not have it."""
+    """Return the page of a profile; None if the spool does not have it."""
     document = saved_profile(open_spool(), profile_id)
     return None if document is None else profile_page(document, datetime.now(UTC))
 

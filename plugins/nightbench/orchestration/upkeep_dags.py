@@ -192,7 +192,7 @@ def expire_logs(folder: Path, days: float) -> int:
 
 @task
 def clusters_to_sweep(**context: Any) -> list[str]:
-    """The clusters that the form names; all where it names none."""
+    """The clusters that the form names; all if it names none."""
     named = context["params"].get("clusters")
     return list(named or find_clusters(locations.dags_folder()))
 
