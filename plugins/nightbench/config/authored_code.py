@@ -75,7 +75,7 @@ def _instead(defined: Iterable[str]) -> str:
 
 
 def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
-    """Return the names that a module has; `*` where it imports names that are not said."""
+    """Return the names that a module has; `*` if it imports names that are not said."""
     symbols = symtable.symtable(source.decode("utf-8-sig", "replace"), "", "exec").get_symbols()
     found = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
     stars = (x for each in body if isinstance(each, ast.ImportFrom) for x in each.names)
@@ -84,7 +84,7 @@ def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
 
 
 def oldest_of(series: Iterable[str | None]) -> str | None:
-    """Return the oldest series; None where one is not known, or there is none."""
+    """Return the oldest series; None if one is not known, or there is none."""
     known = list(series)
     stated = [each for each in known if each is not None]
     return min(stated, key=series_key) if stated and stated == known else None

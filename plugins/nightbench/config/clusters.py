@@ -81,7 +81,7 @@ def load_cluster(
 def cluster_of(
     name: str, catalog: Catalog | None = None, *, beside: Path | None = None, files: bool = False
 ) -> Cluster:
-    """A cluster that is given by name or, where `files` allows it, as a path.
+    """A cluster that is given by name or, if `files` allows it, as a path.
 
     Next to a suite's file its own `clusters/` folder is looked at first.
 

@@ -222,7 +222,7 @@ def _counted(
 def model_of(
     catalog: Catalog, workload: str, scale: str, params: Mapping[str, float]
 ) -> tuple[dict[str, float], int | None]:
-    """Return the forward FLOPs of an example by term, and its length where it is a sequence.
+    """Return the forward FLOPs of an example by term, and its length if it is a sequence.
 
     Raises:
         UserError: there is no such workload, scale or parameter, or it states no model FLOPs.

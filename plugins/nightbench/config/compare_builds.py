@@ -132,7 +132,7 @@ def _kept(text: str, source: IO[bytes], name: str, expected: str | None) -> os.P
 
 
 def _address(text: str, cluster: Cluster) -> re.Match[str] | None:
-    """Return the parts of a wheel's address; None where the build is named in another way."""
+    """Return the parts of a wheel's address; None if the build is named in another way."""
     value = text.partition("=")[2]
     if not value.startswith(("http://", "https://")):
         return None

@@ -28,7 +28,7 @@ class Host:
     port: int | None = None
     user: str | None = None
     gpus: int = 0
-    """How many it has; 0 where that is not known."""
+    """How many it has; 0 if that is not known."""
 
 
 def ansible_hosts(text: str, group: str) -> list[Host]:

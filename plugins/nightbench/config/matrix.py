@@ -75,7 +75,7 @@ def _cases(
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:
-    """The values of an axis; the default alone where it is not given."""
+    """The values of an axis; the default alone if it is not given."""
     return [None] if values is None else list(values)
 
 

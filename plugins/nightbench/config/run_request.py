@@ -91,7 +91,7 @@ def resolve_request(
 ) -> tuple[Suite, Cluster, Catalog]:
     """The suite and the cluster that a request means, after every check.
 
-    The catalog is read from the files where None is given, and then knows of no acceptances. With
+    The catalog is read from the files if None is given, and then knows of no acceptances. With
     `files` names may be paths of YAML files, and builds may be anywhere. This is for the command
     line, whose user may read them anyway, and never for what comes from a form.
 

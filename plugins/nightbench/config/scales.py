@@ -38,7 +38,7 @@ def own_scale(document: Document) -> str:
 def at_scale(path: Path, scale: str | None, scales: Collection[str]) -> Document:
     """Read a suite's file as it is at one scale; messages name its own lines.
 
-    The scale overrides the file's own, also where a block names scales. A mapping has to consist of
+    The scale overrides the file's own, also if a block names scales. A mapping has to consist of
     `scales` to be values by scale.
 
     Raises:

@@ -143,7 +143,7 @@ class BlockFile(v.StrictModel):
     """Number of devices over which `shard_stage` splits the training state; further devices have
     copies of it (HSDP). `devices`: all devices that `tensor` and `pipeline` do not use."""
     shard_stage: v.Axis[ShardStage] | None = None
-    """State that `shard` splits. 1: the optimiser's states. 2: also gradients. 3: also parameters
+    """State that `shard` splits. 1: the optimizer's states. 2: also gradients. 3: also parameters
     [default: 3]."""
     tensor: v.Axis[v.Count] = (1,)
     """Number of devices that split each matrix (tensor parallel). Together they compute the samples
@@ -167,7 +167,7 @@ class BlockFile(v.StrictModel):
     """Activation checkpointing: what a layer keeps from its forward pass for the backward pass.
     `full`: only its input. `selective`: also products and attention. `none`: everything."""
     state_precision: v.Axis[v.Name] = ("fp32",)
-    """Precision of the stored states of the optimiser (Adam's two means): `fp32` or `bf16`."""
+    """Precision of the stored states of the optimizer (Adam's two means): `fp32` or `bf16`."""
     tuning: v.Axis[v.Name] = ("default",)
     """Named switches of a line that differ from its `default`, such as `ddp_static_graph`."""
     precision: v.Axis[v.Name] = ("fp32",)

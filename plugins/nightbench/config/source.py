@@ -77,7 +77,7 @@ class Document:
             self.complain(key, each.message + first)
 
     def complain_of_name(self, key: str) -> None:
-        """Add that the file calls itself otherwise than it is named, where it does."""
+        """Add that the file calls itself otherwise than it is named, if it does."""
         found = self.data.get(key)
         of_folder = self.path.suffix == ".json"
         name = self.path.parent.name if of_folder else self.path.stem

@@ -43,7 +43,7 @@ DATA_PLACEHOLDER = "{data}"
 
 
 def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str | None:
-    """Say what is wrong with the files that a case is run from there; None where nothing is."""
+    """Say what is wrong with the files that a case is run from there; None if nothing is."""
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
@@ -81,7 +81,7 @@ def _on_no_machine(case: Case, cluster: Cluster, able: frozenset[str] | None) ->
 
 
 def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:
-    """Refuse cases whose files are broken, where a case alone is of no use.
+    """Refuse cases whose files are broken, if a case alone is of no use.
 
     Raises:
         UserError: what is wrong, with file and line.
@@ -107,7 +107,7 @@ def refusal_of(
     *,
     untried: bool = False,
 ) -> Refusal | None:
-    """Say why a case is not run; None where framework, workload and cluster have it.
+    """Say why a case is not run; None if framework, workload and cluster have it.
 
     It is unknown what a broken folder supports: its cases are planned, and unavailable. Without a
     cluster: whether any could run it. `builds` are the suite's. `untried` takes configurations that
@@ -286,7 +286,7 @@ def untried_because(
 
 
 def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
-    """A case's value of an axis, of data its format; None where a line need not support it."""
+    """A case's value of an axis, of data its format; None if a line need not support it."""
     if axis == "sync" and case.strategy is not Strategy.PARAMETER_SERVER:
         return None
     if axis == "data" and case.data != SYNTHETIC:

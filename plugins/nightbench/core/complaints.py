@@ -16,7 +16,7 @@ class Complaint:
     key: Key
     message: str
     others: tuple[Key, ...] = ()
-    """Keys that are tried in turn where the file does not have `key`."""
+    """Keys that are tried in turn if the file does not have `key`."""
     first: Key | None = None
     """Where the file says the same before."""
     is_missing: bool = False
@@ -33,7 +33,7 @@ def unquoted(value: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """Say what was found, with its type where that helps to see what is wrong."""
+    """Say what was found, with its type if that helps to see what is wrong."""
     match value:
         case None:
             return "nothing"

@@ -48,7 +48,7 @@ class NightSchedule:
     """Hours of the cluster and of the suite, if they have any."""
     budget_s: float | None = None
     deadline: str | None = None
-    """The suite's own; worked out where None."""
+    """The suite's own; worked out if None."""
 
     @property
     def text(self) -> str:
@@ -80,7 +80,7 @@ def expected_nights(
     """Return the nights of a suite whose start times are after `after` and not after `to`.
 
     A time of the schedule whose night begins more than `LONGEST_WAIT` later is none: such a run
-    skips itself. Where hours or a budget end the night, its deadline is `GRACE` later; where
+    skips itself. If hours or a budget end the night, its deadline is `GRACE` later; if
     nothing does, `WITHOUT_END` after its start.
     """
     from croniter import croniter
@@ -143,7 +143,7 @@ class NightStatus:
     sentence: str
     run_id: str | None = None
     without: tuple[str, ...] = ()
-    """Cases without a result, where there is a run."""
+    """Cases without a result, if there is a run."""
     is_empty: bool = False
     """Nothing at all came of it so far."""
 

@@ -61,7 +61,7 @@ Name = Annotated[
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number above 0")]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number from 0")]
 Whole = Annotated[int, Field(ge=1, lt=2**31, description="a whole number from 1")]
-"""`3.0` is one, as tables write it where other rows have none."""
+"""`3.0` is one, as tables write it if other rows have none."""
 
 UNKNOWN: Any = None
 """Default of a column that may be absent or empty."""

@@ -138,7 +138,7 @@ def opening(hours: Sequence[Hours], at: datetime) -> Span | None:
     """Return the span in which all of some hours hold, that holds at a moment or comes next.
 
     Returns:
-        None where they do not hold together in the days to come.
+        None if they do not hold together in the days to come.
     """
     spans = list(hours[0].spans(at))
     for each in hours[1:]:

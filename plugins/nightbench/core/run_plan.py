@@ -214,7 +214,7 @@ class CasePlan:
     has_experts: bool = False
     """Layers choose between experts for each token."""
     step_flops_per_unit: float | None = None
-    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
+    """FLOPs of products in a trainer's step for one unit; None if its workload states none."""
 
     @classmethod
     def of(
@@ -244,7 +244,7 @@ class CasePlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run as it was planned; `jobs` is empty where it was read back from the spool."""
+    """A run as it was planned; `jobs` is empty if it was read back from the spool."""
 
     run: Run
     owner: str

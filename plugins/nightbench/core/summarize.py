@@ -116,7 +116,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     """Put the ranks of one launch together to the numbers of the repeat.
 
     Returns:
-        The numbers; without throughput, and with the problem named, where there is none.
+        The numbers; without throughput, and with the problem named, if there is none.
     """
     trainers = [rank for rank in record.ranks if rank.measured]
     problem = _no_result(record, case, trainers)

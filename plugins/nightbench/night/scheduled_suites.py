@@ -20,15 +20,15 @@ class ScheduledSuite:
     cluster: str
     owner: str
     timetable: NightSchedule | None
-    """None where its file is unreadable: then the last known one holds."""
+    """None if its file is unreadable: then the last known one holds."""
     channels: tuple[str, ...] | None = None
-    """Channels of the suite; None where unreadable: then those of its last run."""
+    """Channels of the suite; None if unreadable: then those of its last run."""
     routes: tuple[Route, ...] = ()
-    """Owners and channels of its missing nights, where others than the suite's."""
+    """Owners and channels of its missing nights, if others than the suite's."""
     is_paused: bool = False
-    """True where its DAG is paused."""
+    """True if its DAG is paused."""
     problem: str | None = None
-    """Why it cannot run; empty where no reason is known."""
+    """Why it cannot run; empty if no reason is known."""
     dag_id: str = ""
 
 

@@ -423,11 +423,6 @@ def test_asynchronous_repeat_without_an_overlap_is_red():
     assert red(ASYNC, ASYNC_RECORD, replace(ASYNC_SUMMARY, overlap=None)) == {"overlap"}
 
 
-def test_record_without_a_summary_is_an_error():
-    with pytest.raises(ValueError, match=r"no summary for repeats \[1\]"):
-        check_repeats(CONTEXT, [RECORD], [])
-
-
 def test_nothing_measured_gives_no_result():
     assert check_repeats(CONTEXT, [], []) == []
 

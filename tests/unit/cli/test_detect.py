@@ -341,12 +341,12 @@ def test_bad_input_says_where_what_and_what_was_expected(
         ("[" * 100_000, "standard input:1: found invalid JSON"),
         ("[]", "standard input:1: found [], expected a JSON object"),
         ("null", "standard input:1: found nothing, expected a JSON object"),
-        ('{"value": [1]}', "standard input:1: key t: found nothing, expected a list of numbers"),
-        ('{"t": [1], "value": [true]}', "key value[0]: found true, expected a number"),
-        ('{"t": [1e300], "value": [1]}', "key t: found times outside the calendar; expected"),
-        ('{"t": [1], "value": [1, 2]}', "key t: found 1 times, expected one for each of 2 values"),
+        ('{"value": [1]}', "standard input:1: t: is missing; expected: Unix seconds of each night"),
+        ('{"t": [1], "value": [true]}', "value[0]: found true (a switch); expected a number"),
+        ('{"t": [1e300], "value": [1]}', "t[0]: found 1e+300; expected a number of less than"),
+        ('{"t": [1], "value": [1, 2]}', "t: found 1 times; expected one for each of 2 values"),
         ('{"t": [2, 1], "value": [1, 2]}', "found times out of order"),
-        ('{"t": [1], "value": ["x"]}', "key value[0]: found x, expected a number"),
+        ('{"t": [1], "value": ["x"]}', 'value[0]: found "x"; expected a number'),
     ],
 )
 def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:

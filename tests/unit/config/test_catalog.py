@@ -97,7 +97,7 @@ def test_a_mended_title_or_a_new_scale_starts_no_new_history(tmp_path: Path) -> 
     scales = {**SPEC["scales"], "smoke": {"size": 32}}
     other = load_catalog(tree(tmp_path, LINE, {**SPEC, "title": "The net", "scales": scales}))
     assert other.workloads["net"].digest == first
-    changed = load_catalog(tree(tmp_path, LINE, {**SPEC, "definition": {"optimiser": "sgd"}}))
+    changed = load_catalog(tree(tmp_path, LINE, {**SPEC, "definition": {"optimizer": "sgd"}}))
     assert changed.workloads["net"].digest != first
 
 

@@ -26,9 +26,9 @@ def series_key(series: str) -> tuple[int, ...]:
 
 
 def _support(value: Any) -> Any:
-    """None where it runs, the reason why not, or why nobody has tried it; or these by device kind.
+    """None if it runs, the reason why not, or why nobody has tried it; or these by device kind.
 
-    A file says true where it runs.
+    A file says true if it runs.
     """
     by_kind = isinstance(value, dict) and value and "untried" not in value
     if not all(map(_is_answer, value.values() if by_kind else [value])):
@@ -54,7 +54,7 @@ def _answer(written: Any) -> Untried | str | None:
 
 
 def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
-    """Axis -> value -> device kind -> None where it runs, else the reason.
+    """Axis -> value -> device kind -> None if it runs, else the reason.
 
     An answer for all kinds becomes one for each that the line, or its variant, runs on.
     """

@@ -87,7 +87,7 @@ class Node:
     jump: tuple[JumpHost, ...] | None = None
     """Hops on the way, the first first; the cluster's when None."""
     machine: str | None = None
-    """CPU architecture as `uname -m` prints it; None where the cluster's file does not state it."""
+    """CPU architecture as `uname -m` prints it; None if the cluster's file does not state it."""
 
 
 class NeighbourPolicy(v.StrictModel):
@@ -176,7 +176,7 @@ class EnvironmentPolicy(v.StrictModel):
     lock_dir: v.Text | None = None
     """Node-local folder for the node's lock [default: /tmp/nightbench-locks]."""
     job_root: v.Text | None = None
-    """Node-local folder for the state of jobs, where `root` is shared by nodes [default:
+    """Node-local folder for the state of jobs, if `root` is shared by nodes [default:
     `root`]."""
 
 
@@ -337,7 +337,7 @@ class Cluster:
     devices_per_node: int = 1
     compute_capability: str | None = None
     peak_flops: Mapping[str, float] = field(default_factory=dict)
-    """Precision -> dense peak of one device in FLOP/s, where the file says it: it goes before the
+    """Precision -> dense peak of one device in FLOP/s, if the file says it: it goes before the
     table of known devices."""
     device_memory_bytes: int | None = None
     """Memory of one device; None if the file does not state it: nothing is compared with it."""

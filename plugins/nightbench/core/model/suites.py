@@ -73,7 +73,7 @@ class Suite:
     description: str = ""
     schedule: str | None = None
     builds: Mapping[str, Build] = field(default_factory=dict)
-    """Framework line -> build; the line's lock where absent."""
+    """Framework line -> build; the line's lock if absent."""
     reference: Mapping[str, Build] = field(default_factory=dict)
     untried: bool = False
     private_builds: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class Suite:
     """case_id of the cases that its file lets be skipped and that cannot run there -> why."""
     night: NightPolicy = field(default_factory=NightPolicy)
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """case_id -> 0 to 9, the higher first; 5 where absent."""
+    """case_id -> 0 to 9, the higher first; 5 if absent."""
     routes: tuple[Route, ...] = ()
     publish: Publication | None = None
 

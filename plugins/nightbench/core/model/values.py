@@ -76,7 +76,7 @@ DERIVED = BeforeValidator(_refuse_written)
 
 
 def known(kind: str) -> AfterValidator:
-    """A check that the context knows a name, where it has names of this kind."""
+    """A check that the context knows a name, if it has names of this kind."""
 
     def check(name: str, info: ValidationInfo) -> str:
         names = (info.context or {}).get(kind)

@@ -53,7 +53,7 @@ class Cost(v.StrictModel):
     """Formula of the number of tokens in one example of a language model."""
     kept: Kept | None = None
     """Memory that layers keep, to predict what fits into a device; `layers` and `sequence_length`
-    are parameters of each scale. Without it only weights, gradients and optimiser states are
+    are parameters of each scale. Without it only weights, gradients and optimizer states are
     counted."""
 
 
@@ -133,7 +133,7 @@ class WorkloadInfo(v.StrictModel):
     broken_models: Annotated[dict[str, str], v.DERIVED] = Field({})
     """API -> what is wrong with the model file for it."""
     roles: Annotated[tuple[Role, ...], v.DERIVED] = ()
-    """Processes of a command; those of the line for the strategy where there are none."""
+    """Processes of a command; those of the line for the strategy if there are none."""
     parameters: v.Count | None = None
     """Number of trainable parameters, if the workload fixes it."""
     first_step_batch_size: v.Count | None = None
@@ -152,7 +152,7 @@ class WorkloadInfo(v.StrictModel):
     description: str = ""
     """Description and origin."""
     definition: dict[str, Any] = Field({})
-    """Other properties that define the work (optimiser, initialisation, layers). A change starts a
+    """Other properties that define the work (optimizer, initialisation, layers). A change starts a
     new segment of the history."""
 
     def params_of(self, case: Case) -> dict[str, Any]:
