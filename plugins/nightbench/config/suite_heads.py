@@ -60,11 +60,6 @@ def suite_heads(dags: Path) -> list[SuiteHead]:
     return [_read_head(name, path) for name, path in find_suites(dags).items()]
 
 
-def suite_names(dags: Path) -> list[str]:
-    """Return the names of all suites that can be read."""
-    return [head.name for head in suite_heads(dags) if head.problem is None]
-
-
 def parallel_cases(dags: Path) -> dict[str, int]:
     """How many cases each cluster takes at once; 1 if its file does not say so readably."""
     found: dict[str, int] = {}

@@ -16,7 +16,7 @@ from nightbench.config import locations
 from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.locations import find_clusters
 from nightbench.config.request_fields import given, refuse_unknown
-from nightbench.config.suite_heads import suite_names
+from nightbench.config.suite_heads import suite_heads
 from nightbench.config.validate import checked
 from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model.experiments import NIGHT, ExperimentKind
@@ -84,8 +84,9 @@ def experiments_dag() -> DAG:
 
 
 def _form() -> dict[str, Param]:
-    suites = suite_names(locations.dags_folder())
-    clusters = list(find_clusters(locations.dags_folder()))
+    dags = locations.dags_folder()
+    suites = [head.name for head in suite_heads(dags) if head.problem is None]
+    clusters = list(find_clusters(dags))
     # All fields may be empty, because a scheduled run requests nothing.
     text = {"type": ["null", "string"]}
     compare = form(
