@@ -59,7 +59,7 @@ def cause_of(row: Row) -> list[str]:
 
 
 def others_of_cause(warehouse: Warehouse, alert_id: int) -> list[Row]:
-    """Return the other alerts of an alert's group, live ones first, then the worst."""
+    """Return the other alerts of an alert's group, live alerts first, then the worst."""
     rows = warehouse.alerts.find(states=None, alert_id=alert_id)
     key = rows[0]["group_key"] if rows else None
     if not key:

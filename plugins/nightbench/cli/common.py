@@ -142,7 +142,7 @@ def table(
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a bar on a terminal, above which results are printed; none elsewhere."""
+    """Return a progress bar below the printed results; without a terminal, it is not shown."""
     # Rich 13 ends a bar that is not shown with an empty line.
     console = next((each for each in (out, err) if each.is_terminal), Console(quiet=True))
     return Progress(

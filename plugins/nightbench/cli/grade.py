@@ -65,7 +65,7 @@ def grade(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="With --policy: first night to replay (2026-03-31)."),
+        typer.Option("--since", help="With --policy: first night to replay, such as 2026-03-31."),
     ] = None,
     history: Annotated[
         Path | None,

@@ -151,7 +151,7 @@ def _follow_dag_run(
 @app.command()
 def demo(
     again: Annotated[
-        bool, typer.Option("--again", help="Measure even if this code has a complete run.")
+        bool, typer.Option("--again", help="Measure even if this code already has a complete run.")
     ] = False,
 ) -> None:
     """Start all services, run the suite demo on two local nodes, and show the results.

@@ -277,7 +277,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"{_duration(error)} {side} the controller's clock",
             f"{_duration(limit)} at most (health.max_clock_error)",
-            f"{fix}. Results are correct all the same: durations come from monotonic clocks, and "
+            f"{fix}. Results are correct nevertheless: durations come from monotonic clocks, and "
             "dates come from the controller. Logs and files of the node have wrong dates",
         )
     elif clock["synchronised"] is False:
@@ -285,7 +285,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"the clock is not synchronised (according to {clock['source'] or 'the node'})",
             "NTP",
-            f"{fix}. Results are correct all the same",
+            f"{fix}. Results are correct nevertheless",
         )
 
 
