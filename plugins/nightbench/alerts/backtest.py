@@ -59,7 +59,7 @@ def backtest(
     since: datetime | None = None,
     progress: Progress | None = None,
 ) -> Backtest:
-    """Replay series under their suites' policies and, where given, under changed ones.
+    """Replay series under their suites' policies and, if given, under changed ones.
 
     `proposed` holds the fields of the policy with other values. Only alerts from `since` on count.
     """
@@ -99,7 +99,7 @@ def pasts_of(
 ) -> list[PastSeries]:
     """Return series of the warehouse with all their nights, imported ones too.
 
-    `names` are case ids, or patterns of them with `*`; all where empty. A suite's series are those
+    `names` are case ids, or patterns of them with `*`; all if empty. A suite's series are those
     that it measured last.
 
     Raises:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say
-from nightbench.config import load_cluster, locations
+from nightbench.config import load_cluster
 from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
 from nightbench.config.locations import cluster_file
 from nightbench.core.errors import UserError
@@ -112,9 +112,7 @@ def scan(
 
 def _cluster_of(name: str) -> Cluster:
     path = cluster_file(name, files=True)
-    found = load_cluster(
-        path, home=locations.home_folder(), catalog=common.catalog(), new_known_hosts=True
-    )
+    found = load_cluster(path, catalog=common.catalog(), new_known_hosts=True)
     if found.known_hosts is None:
         raise UserError(
             f"cluster {found.name}: found no file for host keys. Add the line `known_hosts: "
@@ -327,7 +325,7 @@ def download(
 
 def _machines(where: Cluster) -> list[str]:
     """Return the CPU architectures of a cluster's nodes, from its file or from the nodes."""
-    from nightbench.gang.machines import machines_of_nodes
+    from nightbench.gang.provisioning import machines_of_nodes
 
     stated = [node.machine for node in where.nodes if node.machine is not None]
     if stated:

@@ -303,15 +303,12 @@ def no_warehouse() -> str:
 
 
 def known_case_histories(cluster: str) -> dict[str, CaseHistory]:
-    """Return the times that earlier runs took for the cases on a cluster; empty without runs.
-
-    The times are from the warehouse, or from runs in the spool if the warehouse does not answer.
-    """
-    if not has_warehouse() and not spool().runs():
+    """Return the times that earlier runs took for the cases on a cluster, by the warehouse."""
+    if not has_warehouse():
         return {}
     from nightbench.night.planning import case_histories
 
-    return case_histories(cluster, open_warehouse, spool())
+    return case_histories(cluster, open_warehouse)
 
 
 def history(cluster: str) -> dict[str, float]:

@@ -153,7 +153,7 @@ def _place_on_healthy(
 def load_and_judge(spool: Spool, run_id: str) -> None:
     """Load a run into the warehouse and judge the run; without one, it stays in the spool."""
     try:
-        say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
+        say(ingest.ingest_run(spool, run_id, common.open_warehouse))
     except WarehouseUnavailable as error:
         warn(f"not loaded: the run stays in {spool.root} until the warehouse answers: {error}")
         return

@@ -113,6 +113,7 @@ def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: boo
         UserError: the experiment cannot be measured.
     """
     from nightbench.core.model.experiments import NIGHTBENCH
+    from nightbench.experiments.engine import Turn
     from nightbench.experiments.measuring import MEASURES, failed, resume_command
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
@@ -123,7 +124,7 @@ def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: boo
     record.begin()
     # An experiment that a night requested goes back to the queue.
     given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
-    work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
+    work = MEASURES[experiment.kind](Turn(record, common.spool(), context, reporter))
     resume = resume_command(experiment.kind, experiment.name, experiment.request)
     try:
         ended = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))

@@ -211,7 +211,7 @@ def load_waiting(spool: Spool) -> None:
 
     for run in waiting:
         try:
-            said = ingest.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
+            said = ingest.ingest_run(spool, run.run_id, common.open_warehouse)
         except UserError as error:
             warn(f"run {run.run_id} is not loaded yet: {error}")
             continue

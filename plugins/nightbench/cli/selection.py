@@ -14,6 +14,8 @@ from typer.models import ArgumentInfo
 from nightbench.cli import common
 from nightbench.config.request_fields import described
 from nightbench.config.run_request import RunRequest, resolve_request
+from nightbench.config.validate import checked
+from nightbench.core.documents import to_document
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster, Suite
@@ -79,11 +81,11 @@ class Selection:
         fields: dict[str, Any] = {**vars(self), "night": night, "outside_hours": outside_hours}
         for name in ("frameworks", "workloads", "strategies"):
             fields[name] = common.words(fields[name])
-        request = RunRequest.from_params(fields)
+        request = checked(RunRequest, fields)
         suite, cluster, catalog = resolve_request(request, common.accepting_catalog(), files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
         known = catalog.with_commands(suite)
-        return Chosen(suite, cluster, known, asked.to_params(), night, outside_hours)
+        return Chosen(suite, cluster, known, to_document(asked), night, outside_hours)
 
 
 def selecting(

@@ -82,11 +82,11 @@ def table(
 
 
 def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None:
-    from nightbench.report import charts
+    from nightbench.report import suite_tables
 
     for each, cells in filled:
         try:
-            paths = charts.write_charts(each, cells, folder)
+            paths = suite_tables.write_charts(each, cells, folder)
         except OSError as error:
             raise UserError(
                 f"--figures: {folder} cannot be written: {error.strerror}; expected a folder"

@@ -141,7 +141,7 @@ def write_files(home: Home, ports: Ports, secrets: Secrets) -> None:
 def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
     """Update Airflow's metadata database to the installed version; return whether it was needed.
 
-    A stamp in the home names the version migrated to; where the database is `fresh` it does not
+    A stamp in the home names the version migrated to; if the database is `fresh` it does not
     count.
 
     Raises:

@@ -46,7 +46,7 @@ def up(
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
     `wait_s` is how long another `up` or `down`, such as a watchdog's, is waited for. Services that
-    are `hung` are not waited for, but restarted where they are unhealthy. `on_nodes` is called once
+    are `hung` are not waited for, but restarted if they are unhealthy. `on_nodes` is called once
     the local nodes answer, long before Airflow does.
 
     Raises:
@@ -146,7 +146,7 @@ def migrate_warehouse(
 ) -> Iterator[str]:
     """Apply the warehouse's migrations; yield what was applied, and where the archive is.
 
-    With `backup` it is archived first, where it holds tables that a migration may change.
+    With `backup` it is archived first, if it holds tables that a migration may change.
 
     Raises:
         UserError: it cannot be archived, or a migration failed; the warehouse is as it was.

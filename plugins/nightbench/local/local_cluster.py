@@ -77,7 +77,7 @@ class LocalCluster:
     """The listening nodes.
 
     Keys, known_hosts and the nodes' homes are in `<home>/cluster`. With `pin` each node's commands
-    run on a core of its own, shared where cores are too few.
+    run on a core of its own, shared if cores are too few.
     """
 
     def __init__(self, home: Path, nodes: int, port: int, pin: bool = True) -> None:

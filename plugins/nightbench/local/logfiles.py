@@ -19,7 +19,7 @@ def expire(folder: Path, days: float = KEPT_DAYS) -> int:
 
 
 def tail(log: Path, lines: int = 20) -> list[str]:
-    """Return the last lines of a log; none where there is no log yet."""
+    """Return the last lines of a log; none if there is no log yet."""
     if not log.exists():
         return []
     with log.open("rb") as stream:
@@ -35,7 +35,7 @@ def log_and_tail(log: Path) -> str:
 
 
 def names(home: Home) -> list[str]:
-    """Return the services that have a log; "none yet" where none has."""
+    """Return the services that have a log; "none yet" if none has."""
     return sorted(path.stem for path in home.logs.glob("*.log")) or ["none yet"]
 
 

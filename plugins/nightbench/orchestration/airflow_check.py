@@ -157,7 +157,7 @@ def _connections() -> Iterator[Examined]:
     clusters = {} if _is_the_packages_own() else find_clusters(locations.dags_folder())
     for path in clusters.values():
         try:
-            cluster = load_cluster(path, home=locations.home_folder())
+            cluster = load_cluster(path)
         except UserError as error:
             yield Examined(f"cluster {path.stem}", "missing", str(error), "nightbench validate")
             continue

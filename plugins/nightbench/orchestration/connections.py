@@ -64,7 +64,7 @@ class PlainConnection:
 
 
 def get_connection(conn_id: str, named: str = "") -> PlainConnection:
-    """A Connection by its id; `named` says what names it, for the message where it is missing.
+    """A Connection by its id; `named` says what names it, for the message if it is missing.
 
     Raises:
         UserError: there is none.

@@ -32,7 +32,7 @@ SUSPECTS = Asset("nightbench_suspects", uri="x-nightbench://suspects")
 """Updated when a night's regressions are to be measured again; its event's extra holds `run_ids`.
 """
 SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
-"""The outlet of a task that updates `SUSPECTS` only where there are any."""
+"""The outlet of a task that updates `SUSPECTS` only if there are any."""
 
 VERDICTS = Asset("nightbench_verdicts", uri="x-nightbench://warehouse/marts/fct_verdict")
 """Updated when a night's suspects were measured again; the site follows."""

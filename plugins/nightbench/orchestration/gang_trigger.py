@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from airflow.triggers.base import (
@@ -183,7 +184,7 @@ class GangTrigger(BaseTrigger):
                     targets,
                     store,
                     self._on_event,
-                    throughput_of=throughput_of(planned.job.case),
+                    throughput_of=partial(throughput_of, planned.job.case),
                     shipment=await self._shipment(planned),
                 )
         except TimeoutError:
@@ -256,7 +257,7 @@ class GangTrigger(BaseTrigger):
             await asyncio.to_thread(view.refresh)
 
     def _on_event(self, event: GangEvent) -> None:
-        self._epoch = event.data.get("epoch", self._epoch)
+        self._epoch = event.epoch or self._epoch
         self.log.info("%s", event)
 
     def _store(self) -> CaseStore:

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from nightbench.config import locations
 from nightbench.config.clusters import on_this_machine
 from nightbench.config.run_request import RunRequest
+from nightbench.config.validate import checked
 from nightbench.core.budget import clock, duration
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from nightbench.gang import GangEvent
 
 RUN = "nightbench_run"
-"""Key of the XCom that holds the run's id, also where the night had room for no case."""
+"""Key of the XCom that holds the run's id, also if the night had room for no case."""
 
 
 class PlanOperator(BaseOperator):
@@ -90,7 +91,7 @@ class PlanOperator(BaseOperator):
 
     def _request(self, context: Context) -> RunRequest:
         if self.suite is None:
-            return RunRequest.from_params(dict(context["params"]))
+            return checked(RunRequest, dict(context["params"]))
         run_type = context["dag_run"].run_type
         name = str(getattr(run_type, "value", run_type))
         if name == "scheduled":
@@ -179,7 +180,7 @@ class GangOperator(BaseOperator):
         self.case_id = case_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Prepare the gang and defer; returns only where the case has been measured already.
+        """Prepare the gang and defer; returns only if the case has been measured already.
 
         Raises:
             AirflowFailException: the case failed for good; only a clear measures it again.

@@ -84,7 +84,7 @@ def checked(given: Mapping[str, Any]) -> Row:
 
 
 def profile_page_of(profile_id: str) -> str | None:
-    """Return the page of a profile; None where the spool does not have it."""
+    """Return the page of a profile; None if the spool does not have it."""
     document = saved_profile(open_spool(), profile_id)
     return None if document is None else profile_page(document, datetime.now(UTC))
 
@@ -108,7 +108,7 @@ def build_app() -> FastAPI:
         open_triage,
         _access(),
         open_spool,
-        lambda: ExperimentReader(open_spool()),
+        lambda name: ExperimentReader(open_spool()).get(name),
         open_acceptances,
         Comparing(checked, cluster_of, open_desk, profile_page_of, check_profile),
         base_url=conf.get("api", "base_url", fallback=""),

@@ -122,11 +122,10 @@ def is_first_since_daily(at: datetime, previous: datetime) -> bool:
 @task(outlets=[MEDIANS], retries=2)
 def load_waiting(**context: Any) -> list[str]:
     """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
-    from nightbench.night.ingest import close_abandoned, close_ended, ingest_ended
+    from nightbench.night.ingest import close_ended, ingest_ended
 
     spool = open_spool()
     close_ended(spool, dag_run_state(context), datetime.now(UTC))
-    close_abandoned(spool, datetime.now(UTC))
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect)
     if not loaded:
@@ -192,7 +191,7 @@ def expire_logs(folder: Path, days: float) -> int:
 
 @task
 def clusters_to_sweep(**context: Any) -> list[str]:
-    """The clusters that the form names; all where it names none."""
+    """The clusters that the form names; all if it names none."""
     named = context["params"].get("clusters")
     return list(named or find_clusters(locations.dags_folder()))
 

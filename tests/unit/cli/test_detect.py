@@ -320,7 +320,6 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
         ("a.txt", "", "a.txt: is empty, expected CSV with a header, or JSON lines"),
         ("a.csv", "\ufeff \r\n", "a.csv: is empty, expected CSV with a header, or JSON lines"),
-        ("a.json", '[{"series": "a"}]', "a.json:1: found a JSON list, expected CSV with a header"),
         ("a.json", '{"name": 1, "v": 2}', "a.json:1: column 'series', 't', 'value' missing. Found"),
         ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found invalid CSV (unexpected"),
         ("a.csv", '"series,t,value\na,1,5\n', "a.csv:1: found invalid CSV (unexpected end of"),
@@ -336,7 +335,7 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
             f"series,t,value\n{'a' * 1001},1,5\n",
             "expected the name of a series of at most 1",
         ),
-        ("a.csv", "series;t;value\n", "Found columns: series;t;value (columns have commas between"),
+        ("a.csv", "series;t;value\n", "Found columns: series;t;value; expected columns: series, t"),
         (
             "a.csv",
             "series,t,value\n" + "a,x,5\n" * 1000,
