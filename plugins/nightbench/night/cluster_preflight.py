@@ -46,7 +46,6 @@ from nightbench.nodes import (
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool, read_json, write_json
 from nightbench.warehouse import Warehouse
-from nightbench.warehouse.connection import Connection
 
 SCHEMA = "nightbench.preflight-cluster/2"
 
@@ -208,7 +207,7 @@ def notes(folder: RunSpool) -> list[str]:
 
 
 def record_preflight(
-    connection: Connection,
+    warehouse: Warehouse,
     run_id: str,
     health: ClusterHealth,
     policy: HealthPolicy,
@@ -219,22 +218,22 @@ def record_preflight(
     Raises:
         WarehouseUnavailable: nothing was stored; `record_run` stores it later.
     """
-    keeper = Warehouse(connection).nodes
+    keeper = warehouse.nodes
     keeper.store_preflight(health.cluster, run_id, health.nodes, health.valid_controls, health.at)
     return keeper.count(health.cluster, [*_preflight_events(health, run_id), *more], policy)
 
 
-def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
+def record_run(warehouse: Warehouse, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
     """Store a run's preflight and all its node events; return the states of the nodes."""
     known = read(folder)
     events = list(_case_events(folder, cluster))
     if known is not None:
-        return record_preflight(connection, folder.run_id, known.health, known.policy, events)
-    return Warehouse(connection).nodes.count(cluster, events, HealthPolicy()) if events else {}
+        return record_preflight(warehouse, folder.run_id, known.health, known.policy, events)
+    return warehouse.nodes.count(cluster, events, HealthPolicy()) if events else {}
 
 
 def set_node_state(
-    connection: Connection, cluster: Cluster, node: str, kind: str, why: str
+    warehouse: Warehouse, cluster: Cluster, node: str, kind: str, why: str
 ) -> NodeState:
     """Put a node into quarantine, or release it (`kind`), in this user's name; return its state.
 
@@ -253,7 +252,7 @@ def set_node_state(
         by_whom=getpass.getuser(),
         subject=PERSON,
     )
-    return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]
+    return warehouse.nodes.count(cluster.name, [event], cluster.health)[node]
 
 
 def nodes_out_now(folder: RunSpool, cluster: str) -> NodesOut:
