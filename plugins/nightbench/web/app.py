@@ -27,7 +27,7 @@ from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, Publ
 from nightbench.web.comparison_api import ComparisonApi
 from nightbench.web.documentation import documentation
 from nightbench.web.errors import ApiError, BadInput, status_of
-from nightbench.web.experiment_api import Comparing, OpenExperiments
+from nightbench.web.experiment_api import Comparing, ReadExperiment
 from nightbench.web.experiment_models import (
     ComparisonBudgets,
     ComparisonEstimate,
@@ -116,7 +116,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,
-    experiments: OpenExperiments,
+    experiments: ReadExperiment,
     acceptances: OpenAcceptances,
     comparing: Comparing,
     base_url: str = "",
@@ -128,7 +128,7 @@ def create_app(
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
         spool: opens the files of runs: logs, samples of nodes, and running work.
-        experiments: opens what the spool has of experiments.
+        experiments: reads an experiment from the spool by its name.
         acceptances: says the state of the clusters' acceptance.
         comparing: checks and stores requests of comparisons.
         base_url: the address by which browsers see the site, where it is known.

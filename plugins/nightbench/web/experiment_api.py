@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Query, Request
@@ -52,14 +52,8 @@ COMPARE = [ExperimentKind.COMPARE]
 States = Annotated[list[State] | None, Query()]
 
 
-class ExperimentFiles(Protocol):
-    """Experiments as the spool has them; their parts have the fields of the models."""
-
-    def get(self, name: str) -> Row | None:
-        """One experiment with its comparisons; None if the spool does not have it."""
-
-
-OpenExperiments = Callable[[], ExperimentFiles]
+ReadExperiment = Callable[[str], Row | None]
+"""Reads an experiment from the spool by its name, with its comparisons."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class ExperimentApi:
     def __init__(
         self,
         repository: OpenPages,
-        files: OpenExperiments,
+        files: ReadExperiment,
         comparing: Comparing,
         spool: OpenSpool,
         base_url: str,
@@ -113,7 +107,7 @@ class ExperimentApi:
 
     def experiment(self, request: Request, name: str) -> JSONResponse:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
-        files = self._files().get(name)
+        files = self._files(name)
         with self._repository() as repository:
             row = repository.experiments.get(name)
             places = self._places(repository, [row]) if row else {}
