@@ -137,7 +137,6 @@ def _readme(
 
 
 def _environment(job: JobSpec, code: Mapping[str, bytes]) -> list[str]:
-    """Commands that make the environment of a job's build."""
     build, lock = job.build, _lock(job)
     if build.source != "index":
         digest = f", digest {build.digest}" if build.digest else ""

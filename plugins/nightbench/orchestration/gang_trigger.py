@@ -274,7 +274,7 @@ class GangTrigger(BaseTrigger):
     def _store(self) -> CaseStore:
         from nightbench.spool import open_spool
 
-        return open_spool().case(self.nightbench_run, self.case_id, self.generation)
+        return open_spool().run(self.nightbench_run).case(self.case_id, self.generation)
 
 
 def reason_of_defect(defect: Exception) -> Reason:
