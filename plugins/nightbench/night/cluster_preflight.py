@@ -43,6 +43,7 @@ from nightbench.nodes import (
     left_out_because,
     node_state,
 )
+from nightbench.nodes.node_preflight import fail, warn
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool, read_json, write_json
 from nightbench.warehouse import Warehouse
@@ -110,12 +111,23 @@ def judge(
     nodes = tuple(JudgedNode(each, findings(each, cluster, lines)) for each in seen)
     controls = [c for each in seen for c in controls_of(each.node, each.document)]
     between = list(compare(seen))
-    if network is not None and network.problem is not None:
-        between.append(_no_network(network))
-    if network is not None and network.gpus_problem is not None:
-        between.append(_no_nccl(network))
     if network is not None:
         controls += filter(None, (network.control, network.gpus))
+        names = ", ".join(network.nodes)
+        if network.problem is not None:
+            advice = (
+                "frameworks listen on the ports `port_range` of the address `data_address`: open "
+                "these ports in the nodes' firewalls, and check the address in the cluster's YAML"
+            )
+            reached = f"nodes reach each other ({names})"
+            between.append(fail("network", str(network.problem), reached, advice))
+        if network.gpus_problem is not None:
+            advice = (
+                "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of "
+                "the cluster's YAML, and NCCL's ports, which are not those of `port_range`"
+            )
+            reduced = f"an all-reduce between the GPUs of {names} succeeds"
+            between.append(warn("all_reduce_gpus", str(network.gpus_problem), reduced, advice))
     return ClusterHealth(
         cluster=cluster.name,
         at=datetime.fromisoformat(max(each.at for each in seen)),
@@ -131,28 +143,6 @@ def _is_busy(seen: NodePreflight, cluster: Cluster) -> bool:
         return False
     share = seen.document["foreign"]["cpu_share"]
     return bool(seen.document["lock_holders"] or share > cluster.neighbours.cpu_share)
-
-
-def _no_network(network: Network) -> Finding:
-    return Finding(
-        FindingLevel.FAIL,
-        "network",
-        str(network.problem),
-        f"nodes reach each other ({', '.join(network.nodes)})",
-        "frameworks listen on the ports `port_range` of the address `data_address`: open these "
-        "ports in the nodes' firewalls, and check the address in the cluster's YAML",
-    )
-
-
-def _no_nccl(network: Network) -> Finding:
-    return Finding(
-        FindingLevel.WARN,
-        "all_reduce_gpus",
-        str(network.gpus_problem),
-        f"an all-reduce between the GPUs of {', '.join(network.nodes)} succeeds",
-        "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of the "
-        "cluster's YAML, and NCCL's ports, which are not those of `port_range`",
-    )
 
 
 # --- in the spool ---------------------------------------------------------------------------
