@@ -31,7 +31,7 @@ class ModeState:
     known: AcceptedMode | None = None
     """Its newest result, perhaps with another build."""
     due: str | None = None
-    """Why it has to be tried; None where the newest result still holds."""
+    """Why it has to be tried; None if the newest result still holds."""
     waits: str | None = None
     """Why it is not tried: fewer devices failed."""
 

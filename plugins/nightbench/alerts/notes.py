@@ -175,7 +175,7 @@ def drift_notes(rows: Iterable[Row]) -> list[str]:
 
 
 def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence about the confirmations of a run; none where it has requested none."""
+    """Return a sentence about the confirmations of a run; none if it has requested none."""
     rows = [row for row in confirmations if row["requested_by"] == NIGHTBENCH]
     ended = [row for row in rows if row["verdict"] is not None]
     if not rows:

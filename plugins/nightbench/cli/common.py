@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster
     from nightbench.gang import Shipment, Target
-    from nightbench.local.deployment import Logins
     from nightbench.report.live_view import LiveView
     from nightbench.spool import RunSpool, Spool
     from nightbench.warehouse import Warehouse
@@ -172,11 +171,14 @@ def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=place)
 
 
-def login_text(access: Logins) -> str:
-    """Return user and password for a terminal; otherwise the path of the password's file."""
-    if sys.stdout.isatty():
-        return f"user {access.user}, password {access.password}"
-    return f"user {access.user}, password in {home().passwords_file}"
+def show_access() -> None:
+    """Print the addresses and the login of the services; the password on a terminal only."""
+    from nightbench.local import deployment
+
+    access = deployment.logins(home())
+    password = access.password if sys.stdout.isatty() else f"in {home().passwords_file}"
+    say(f"Airflow UI:  {access.ui}   (user {access.user}, password {password})")
+    say(f"warehouse:   {access.psql}")
 
 
 def home() -> Home:

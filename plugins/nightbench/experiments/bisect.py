@@ -234,8 +234,8 @@ def judged_training(found: Mapping[str, Any]) -> tuple[VersionResult, str]:
 def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, str]:
     """Return what a case of a comparison's result says of the newer version, and why.
 
-    It is bad where its whole interval is below `min_effect`, which is half of the drop that is
-    looked for, and good where it is above.
+    It is bad if its whole interval is below `min_effect`, which is half of the drop that is
+    looked for, and good if it is above.
     """
     if row["low"] is None:
         why = f"it could not be measured: {row['stopped'] or row['sentence']}"

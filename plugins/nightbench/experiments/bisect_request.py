@@ -100,11 +100,10 @@ async def with_versions(request: BisectRequest, turn: Turn) -> BisectRequest:
         if not nodes:
             raise UserError(f"cluster {cluster.name}: found no available node to list versions")
         variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
-        found = await installable_versions(
+        offered, problems = await installable_versions(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
         )
-        offered = found.versions
-        for problem in found.problems:
+        for problem in problems:
             turn.observer.say(f"no answer from a source of versions: {problem}")
     versions = between(offered, request.good, request.bad)
     return dataclasses.replace(request, line=case.framework, versions=versions, left_out=left_out)

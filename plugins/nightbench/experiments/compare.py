@@ -59,7 +59,7 @@ def plan_compare(
 
 
 def with_cases(suite: Suite, case_ids: Sequence[str]) -> Suite:
-    """Return the suite with only the named cases, in its order; all where none is named.
+    """Return the suite with only the named cases, in its order; all if none is named.
 
     Raises:
         UserError: the suite has no such case.

@@ -307,7 +307,7 @@ def _launch_file(store: CaseStore) -> Any:
 def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = None) -> Document:
     """Return the document of result.json, computed from the launches that have ended.
 
-    `stopped` says why it ended early, where the launches do not show it.
+    `stopped` says why it ended early, if the launches do not show it.
     """
     level = paired_statistics.family_level(len(plan.cases))
     rows: list[Document] = []

@@ -1,11 +1,11 @@
 """Measures a suspected change again: the last good build and the night's, on the same nodes.
 
-Once more on other nodes, where the cluster has them. Each place is a comparison, so another process
-can resume after the last launch that has ended. Where both builds are the same, the rounds launch
+Once more on other nodes, if the cluster has them. Each place is a comparison, so another process
+can resume after the last launch that has ended. If both builds are the same, the rounds launch
 it twice, and its launches are compared with the level of the nights before. Results that the
 night's own nodes leave open get more rounds there, in the time that no other suspect needs.
 
-All that asks the warehouse raises `WarehouseUnavailable` where it is away.
+All that asks the warehouse raises `WarehouseUnavailable` if it is away.
 """
 
 import logging
@@ -52,7 +52,7 @@ ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
 
 MORE = "-more"
-"""Ends the id of the comparison that adds rounds where the first ones left it open."""
+"""Ends the id of the comparison that adds rounds if the first ones left it open."""
 
 MOST_MORE = 15
 """Rounds that are added at most."""

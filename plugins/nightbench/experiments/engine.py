@@ -80,7 +80,7 @@ class ExperimentContext(ComparisonContext):
     shipment: Shipment
     """Files that the nodes need."""
     node_states: Mapping[str, NodeState] = dataclasses.field(default_factory=dict)
-    """Node -> whether it is in quarantine; empty where the warehouse is away."""
+    """Node -> whether it is in quarantine; empty if the warehouse is away."""
 
 
 def experiment_context(
@@ -168,7 +168,7 @@ async def run_comparison(
 ) -> Document:
     """Measure what is missing of a comparison, and return the document of its result.json.
 
-    Where time ran out, or it was ended from elsewhere, it is not `complete`. `request` is what the
+    If time ran out, or it was ended from elsewhere, it is not `complete`. `request` is what the
     caller needs to make the same plan again; `after_launch` is called once a launch is stored, and
     returns why no other one may begin, or None: as `ExperimentRecord.note`.
 

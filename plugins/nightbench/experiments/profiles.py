@@ -153,7 +153,7 @@ def summary_of(document: Document) -> Document:
 
 
 def saved_profile(spool: Spool, profile_id: str) -> Document | None:
-    """Return what a profile found; None where there is no such profile, or it never ended."""
+    """Return what a profile found; None if there is no such profile, or it never ended."""
     return read_json(_file(spool.comparison(profile_id)))
 
 

@@ -99,7 +99,7 @@ class SearchState:
     """From the last good version to the first bad one, with the untested ones between."""
     sentence: str
     next: SearchStep | None = None
-    """None where it has ended."""
+    """None if it has ended."""
     end: SearchEnd | None = None
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class SearchState:
 
     @property
     def first_bad(self) -> str:
-        """The lowest version that is known to be bad; the answer where the end is `found`."""
+        """The lowest version that is known to be bad; the answer if the end is `found`."""
         return self.left[-1]
 
     @property

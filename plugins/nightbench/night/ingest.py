@@ -27,7 +27,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> str:
     """Summarise, check and load one run, and say so; doing it again changes nothing.
 
     Checks come before the connection: none is open while Great Expectations works, and that is not
-    imported where the warehouse is away.
+    imported if the warehouse is away.
 
     Raises:
         WarehouseUnavailable: PostgreSQL is away; the run waits in the spool.

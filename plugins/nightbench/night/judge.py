@@ -85,7 +85,7 @@ def judge_run(
 ) -> JudgeResult:
     """Judge a loaded run, store its verdicts, and send notifications.
 
-    Where it `confirms`, suspected regressions are measured again, and the night's message waits.
+    If it `confirms`, suspected regressions are measured again, and the night's message waits.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.

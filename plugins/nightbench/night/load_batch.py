@@ -156,7 +156,7 @@ def _damage(error: DamagedDocument) -> Reason:
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
     """Return one repeat: the controller's record with the results of all nodes.
 
-    It failed where one of its files is damaged.
+    It failed if one of its files is damaged.
     """
     try:
         with of_this_version(store.folder / f"repeat-{number:03d}"):

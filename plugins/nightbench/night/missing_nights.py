@@ -130,7 +130,7 @@ def check_deadlines(
 def _whole(
     promise: ScheduledSuite, repository: NightRepository, spool: Spool
 ) -> ScheduledSuite | None:
-    """Return the suite, completed from its last readable file; None where it was never read."""
+    """Return the suite, completed from its last readable file; None if it was never read."""
     if promise.timetable is None:
         known = repository.watched(promise.suite)
         if known is None:

@@ -134,7 +134,7 @@ class TooLateForNight(UserError):
 
 
 def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetime | None:
-    """Return when the night of a request begins; None where it has begun or none is requested.
+    """Return when the night of a request begins; None if it has begun or none is requested.
 
     Raises:
         TooLateForNight: it begins more than `LONGEST_WAIT` from now.
@@ -169,7 +169,7 @@ def plan_run(
     dag_run_id: str | None = None,
     most_cases: int | None = None,
 ) -> list[str]:
-    """Store the plan of a run, in the spool and, where it answers, in the warehouse.
+    """Store the plan of a run, in the spool and, if it answers, in the warehouse.
 
     `most_cases` is how many cases can be measured in one run.
 

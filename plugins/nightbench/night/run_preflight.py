@@ -1,7 +1,7 @@
 """The preflight of a run: examine its nodes, record that, place cases around unhealthy ones.
 
 It never fails a run. An unhealthy node costs the cases that need it, and one without enough nodes
-ends as failed. Where the nodes cannot be examined, each case meets the same problem and reports it.
+ends as failed. If the nodes cannot be examined, each case meets the same problem and reports it.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Placement:
 
 
 def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Placement:
-    """Move cases whose nodes are left out to others, where the cluster has them."""
+    """Move cases whose nodes are left out to others, if the cluster has them."""
     kept: list[JobSpec] = []
     changed: list[str] = []
     unplaced: dict[str, tuple[Reason, ...]] = {}
@@ -128,7 +128,7 @@ class CaseUnplaced(UserError):
 
 
 def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
-    """Return the job on nodes that have not failed in this run; unchanged where its own have not.
+    """Return the job on nodes that have not failed in this run; unchanged if its own have not.
 
     Raises:
         CaseUnplaced: too few nodes are left.

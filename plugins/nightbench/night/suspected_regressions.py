@@ -76,7 +76,7 @@ class SuspectedRegression:
     bad_version: str | None
     """Framework version that the ranks reported."""
     good: Build | None
-    """Build that the last good night planned; None where unknown."""
+    """Build that the last good night planned; None if unknown."""
     good_version: str | None
     good_run_id: str | None
     nodes: tuple[str, ...]
@@ -86,7 +86,7 @@ class SuspectedRegression:
     """90 % interval of the change of level, by the night's verdict."""
     high: float | None = None
     noise: float | None = None
-    """Relative standard deviation of that night's repeats; None where unknown."""
+    """Relative standard deviation of that night's repeats; None if unknown."""
     trained: TrainedBefore | None = None
     """Training before a change of training; None for a drop of the throughput."""
 
@@ -101,7 +101,7 @@ class SuspectedRegression:
 
 
 def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
-    """Return the last good build and the night's; None where they are the same, or one is unknown.
+    """Return the last good build and the night's; None if they are the same, or one is unknown.
 
     Raises:
         BuildGone: a wheel or a prefix has changed, or cannot be read.
@@ -183,7 +183,7 @@ def suspected_regression(
 ) -> SuspectedRegression | None:
     """Return the suspected regression of an alert (alert_id, case_id, value, baseline).
 
-    None where it has no level, or is about another metric than throughput or losses. The verdicts
+    None if it has no level, or is about another metric than throughput or losses. The verdicts
     of the plan's night are stored.
     """
     case_id = alert["case_id"]
@@ -323,7 +323,7 @@ def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
     A reported drop that is none, or less than the bound of a confirmation, is wrong by its distance
     from that bound. `UNREAL` of all reported drops are none. The others have the size of the
     night's interval, and of these it is the knowledge gradient (Frazier, Powell and Dayanik, 2008).
-    It is large where the drop is near the bound for its uncertainty, and where the rounds say more
+    It is large if the drop is near the bound for its uncertainty, and if the rounds say more
     than the night did. If training changed, the whole throughput is misjudged.
     """
     has_two = _has_two_builds(suspect)
@@ -358,7 +358,7 @@ def _has_two_builds(suspect: SuspectedRegression) -> bool | None:
 def expected_seconds(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
     """Return the seconds that a confirmation is expected to take, preparation included.
 
-    `repeat_s` is what a repeat usually takes; a guess from the protocol where None.
+    `repeat_s` is what a repeat usually takes; a guess from the protocol if None.
     """
     has_two = _has_two_builds(suspect)
     if has_two is None:

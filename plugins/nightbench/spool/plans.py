@@ -124,7 +124,7 @@ class PlannedJob:
 
     job: JobSpec
     on: Cluster
-    """The cluster without nodes; without hours where the request overrides them."""
+    """The cluster without nodes; without hours if the request overrides them."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:

@@ -114,7 +114,7 @@ class Action:
     """States in which pages offer it."""
     request: type[Move] = Move
     to: str = ""
-    """The state that it leads to; empty where it leaves the state as it is."""
+    """The state that it leads to; empty if it leaves the state as it is."""
 
     @property
     def label(self) -> str:

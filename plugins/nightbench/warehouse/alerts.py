@@ -162,8 +162,8 @@ def _delivery(item: ItemKey, channel: str) -> Row:
 class Triage(Repository):
     """Moves alerts in the name of a person; each call is one transaction.
 
-    Every method returns the state before, and raises `MoveRefused` where there is no such alert or
-    the change is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    Every method returns the state before, and raises `MoveRefused` if there is no such alert or
+    the change is not allowed, `WarehouseUnavailable` if the warehouse is away.
     """
 
     def __init__(self, connection: Connection, by: str) -> None:

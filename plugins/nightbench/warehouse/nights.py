@@ -11,7 +11,7 @@ class NightRepository(Repository):
     """Nights of suites, one for each time of their schedules."""
 
     def lock(self) -> bool:
-        """Lock the check of deadlines until the connection is closed; False where it is locked."""
+        """Lock the check of deadlines until the connection is closed; False if it is locked."""
         return self._try_session_lock("deadlines")
 
     def watch(self, suite: str, cluster: str, timetable: str, now: datetime) -> datetime:

@@ -135,7 +135,7 @@ class RunWriter(Repository):
         """Store all that a run yielded, quarantined results with their reasons.
 
         Returns:
-            True where anything was written, False where all of it was there already.
+            True if anything was written, False if all of it was there already.
 
         Raises:
             WarehouseRefused: a case came back that was never planned.

@@ -126,7 +126,7 @@ class SeriesRepository(Repository):
         """Nights of series with reference builds, by case, the newest first.
 
         Those of nightly runs `before`, and of the run itself; of each run the reference first, and
-        then the one before, where it measured both.
+        then the one before, if it measured both.
         """
         found: dict[str, list[PairNight]] = {}
         for row in self.read(
@@ -217,7 +217,7 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
 
 
 def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
-    """Return the losses of a night by name; None where it has none that can be read."""
+    """Return the losses of a night by name; None if it has none that can be read."""
     if document is None:
         return None
     return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")

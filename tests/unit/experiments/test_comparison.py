@@ -59,7 +59,7 @@ def place(tmp_path: Path) -> Path:
 
 def plan(place: Path, b: str = "fake=/candidate", **changed: Any) -> ComparisonPlan:
     catalog = load_catalog(REPO / "benchmarks")
-    cluster = load_cluster(place / "dags/clusters/pair.yaml", home=place, catalog=catalog)
+    cluster = load_cluster(place / "dags/clusters/pair.yaml", catalog=catalog)
     suite = load_suite(place / "dags/suites/trial.yaml", catalog, cluster=cluster)
     words = {"comparison_id": NAME, "rounds": 3, "min_effect": 0.01, "seed": 1, **changed}
     builds = (parse_build("fake=/good"), parse_build(b))
@@ -265,7 +265,7 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
 ) -> None:
     made, _ = measured(place)
     url, told = channel
-    done = nightbench(place, "compare", "--resume", NAME, "--verbose", "--channel", url)
+    done = nightbench(place, "compare", "--resume", NAME, "--channel", url)
     assert done.returncode == 1, done.stderr
     assert "slower. B is 10 % slower than A" in done.stdout
     assert "0.9000" in done.stdout

@@ -18,7 +18,7 @@ from nightbench.night import ingest, load_batch
 from nightbench.night.load_batch import build_load_batch
 from nightbench.night.staged_wheels import remove_unused_wheels
 from nightbench.spool import RunSpool, Spool, SpoolError
-from nightbench.web.case_files import RepeatFiles
+from nightbench.web.repeat_views import RepeatFiles
 
 NOW = datetime(2026, 11, 10, tzinfo=UTC)
 RUNS = ("s-1", "s-2", "s-3")
