@@ -174,7 +174,6 @@ def _jobs(
     comparison_id: str,
     left_out: NodesOut,
 ) -> dict[Arm, JobSpec]:
-    """Return the job of each build, on the same nodes."""
     suite, cluster, catalog = context.suite, context.cluster, context.catalog
     there = cluster
     for build in builds:

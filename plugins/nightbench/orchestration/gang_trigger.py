@@ -261,7 +261,7 @@ class GangTrigger(BaseTrigger):
         self.log.info("%s", event)
 
     def _store(self) -> CaseStore:
-        return open_spool().case(self.nightbench_run, self.case_id, self.generation)
+        return open_spool().run(self.nightbench_run).case(self.case_id, self.generation)
 
 
 def reason_of_defect(defect: Exception) -> Reason:

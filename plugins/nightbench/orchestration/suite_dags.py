@@ -209,13 +209,13 @@ def suite_dag(
     execution_timeout=timedelta(minutes=20),
     doc_md="Ends Nightbench's orphaned processes, checks nodes, leaves unhealthy nodes out.",
 )
-def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
+def preflight(planned: list[dict[str, str]] | None) -> str | None:
     """Examine the run's nodes and place its cases around unhealthy ones."""
     from nightbench.night.run_preflight import examine_run
     from nightbench.orchestration.ssh_targets import ssh_targets_async
 
     if not planned:
-        return {}
+        return None
     run = open_spool().run(planned[0]["nightbench_run"])
     if run.run() is None:
         raise AirflowFailException(

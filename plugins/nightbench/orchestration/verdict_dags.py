@@ -97,9 +97,8 @@ def judge(loaded: str) -> str:
         log_refused(result.deliveries)
         count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
         with TemporaryDirectory() as folder:
-            headline, file = write_run_report(
-                run, connect, Path(folder), _results_page(loaded), result.graded
-            )
+            notes = [*_results_page(loaded), *filter(None, [result.graded])]
+            headline, file = write_run_report(run, connect, Path(folder), notes)
             kept = spool.keep_reports(Path(folder)) / file.name
     said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
     log.info("run %s: %s; report %s", loaded, said, kept)
