@@ -73,7 +73,7 @@ def send(
 ) -> list[Delivery]:
     """Send to each channel, or URL, and return one delivery for each, in their order.
 
-    Pictures go along where the channel takes attachments. Where it refuses the message with them,
+    Pictures go along if the channel takes attachments. If it refuses the message with them,
     it gets the message alone. A Connection that holds several services is one channel: each of
     them is tried by itself, and it took the message when all of them did.
 
@@ -125,7 +125,7 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
             if "overflow=" not in url:
                 service.overflow_mode = apprise.OverflowMode.SPLIT
             said.clear()
-            # One by one, so that a retry does not repeat the message where it was accepted.
+            # One by one, so that a retry does not repeat the message if it was accepted.
             if not _was_accepted(service, title, body, pictures):
                 reasons.append(_reason(said, url))
         return Delivery(channel, not reasons, "; ".join(dict.fromkeys(reasons)) or None)

@@ -24,6 +24,8 @@ _ORDER = (
 )
 """Order of causes of equal weight, the more specific first: heat explains a slow node."""
 
+_OF_CHANGES = (node_causes.drivers, node_causes.framework_versions, node_causes.benchmark_code)
+
 _OF_SPEED = (node_causes.heat, node_causes.neighbours, node_causes.slow_nodes, node_causes.networks)
 """Causes that change the speed, and no loss."""
 
@@ -55,19 +57,11 @@ class Explanation:
     `failure_name` of an unexplained failure; empty: unknown."""
 
 
-def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
-    """Return all possible causes, the likeliest first."""
-    makers = (
-        *(node_causes.drivers, node_causes.framework_versions, node_causes.benchmark_code),
-        *(() if facts.is_training else _OF_SPEED),
-    )
-    found = [suspect for make in makers for suspect in make(facts)]
-    return sorted(found, key=lambda s: (-s.weight, _ORDER.index(s.kind), s.name))
-
-
 def explain(facts: CauseFacts) -> Explanation:
-    """Return the likeliest cause of a change; `unexplained` where no cause weighs enough."""
-    found = possible_causes(facts)
+    """Return the likeliest cause of a change; `unexplained` if no cause weighs enough."""
+    makers = _OF_CHANGES if facts.is_training else (*_OF_CHANGES, *_OF_SPEED)
+    found = [cause for make in makers for cause in make(facts)]
+    found.sort(key=lambda cause: (-cause.weight, _ORDER.index(cause.kind), cause.name))
     evidence = _evidence(facts, found)
     if not found or found[0].weight < ENOUGH:
         if facts.failure:
@@ -170,7 +164,7 @@ class Member:
 
 
 def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int, str]:
-    """Return the group of each change by alert_id; empty where it has no suspect.
+    """Return the group of each change by alert_id; empty if it has no suspect.
 
     Args:
         members: changes without a group, in any order.

@@ -38,12 +38,12 @@ ROUNDING: Mapping[str, Mapping[str, float]] = {
     **{"tf32": _HALF, "fp16": _HALF, "bf16": _BF16},
 }
 """Change of a loss if kernels add in another order (other threads, instruction sets, processors,
-versions): of 1, or of the loss where that is more. `python -m tests.performance training` measures
+versions): of 1, or of the loss if that is more. `python -m tests.performance training` measures
 it; docs/evaluation-losses.md has the values. Those of tf32 and fp16, which keep three bits more
 than bf16, are computed from bf16."""
 
 DROPOUT = 0.05
-"""The least of it where dropout is on and the version changed: its random numbers may, too."""
+"""The least of it if dropout is on and the version changed: its random numbers may, too."""
 
 PROVED_NIGHTS = 5
 """Nights after which a change alerts, and losses that were equal to the last bit must stay so."""
@@ -247,11 +247,9 @@ class _Comparison:
 
     @cached_property
     def _earlier(self) -> Mapping[str, Sequence[Range]]:
-        """Ranges of the reference nights by figure."""
         return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
 
     def _ends(self, figure: str) -> tuple[Range, Range]:
-        """Return the range of tonight, and that of the reference nights."""
         values = self._earlier[figure]
         seen = min(low for low, _ in values), max(high for _, high in values)
         return (self.tonight.losses or {})[figure], seen
@@ -329,8 +327,8 @@ def lines_that_differ(
 ) -> dict[str, TrainingVerdict]:
     """Compare the first losses of one night between lines; return what differs by case_id.
 
-    Where three lines or more do the same work and one differs from all others, that one changed.
-    Where two lines differ, neither is presumed right: the verdict is that nothing is comparable.
+    If three lines or more do the same work and one differs from all others, that one changed.
+    If two lines differ, neither is presumed right: the verdict is that nothing is comparable.
     Cases with dropout are left out, whose random numbers are each line's own, and those with
     asynchronous servers, whose trainers may begin after another's update.
     """

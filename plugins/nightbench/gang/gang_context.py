@@ -24,7 +24,7 @@ from nightbench.spool import CaseStore, RepeatOutcome
 PROGRESS_INTERVAL_S = 1.0
 
 ThroughputOf = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]
-"""(controller's record of a repeat, node -> result.json) -> units/s; None where not measured."""
+"""(controller's record of a repeat, node -> result.json) -> units/s; None if not measured."""
 
 
 class GangContext:
@@ -243,7 +243,7 @@ class AgentSupervisor:
                 await self._start(client, later, repeat, optional)
 
     async def restart(self, client: NodeClient, repeat: int) -> None:
-        """Start an agent where the last one died; the new agent writes the repeat's result."""
+        """Start an agent if the last one died; the new agent writes the repeat's result."""
         try:
             started, _ = await client.start_agent(sweep=False)
             if not started:
@@ -266,7 +266,7 @@ class AgentSupervisor:
     def _note_swept(self, node: str, pids: list[int]) -> None:
         if pids:
             message = f"ended {len(pids)} orphaned processes"
-            self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
+            self._gang.on_event(GangEvent("sweep", message, node))
 
     async def _without_lock(self, clients: list[NodeClient]) -> list[NodeClient]:
         """Return the nodes that no running agent of this gang holds."""
@@ -305,7 +305,7 @@ class AgentSupervisor:
                 )
 
     async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
-        """Start an agent unless one runs; give up after a lease, or where agents end at once."""
+        """Start an agent unless one runs; give up after a lease, or if agents end at once."""
         gang = self._gang
         if begun.starts >= MAX_STARTS:
             raise NodeError.of(
@@ -362,12 +362,11 @@ class AgentSupervisor:
             f"waiting for node {client.name}: {who.get('job_id', 'an unknown job')} of user "
             f"{who.get('user', '?')} has locked it since {who.get('since', '?')}"
         )
-        gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
+        gang.on_event(GangEvent("waiting", message, client.name))
         await gang.write_progress("waiting", repeat, message, force=True)
 
 
 def _agent_is_gone(client: NodeClient, waited_s: float) -> bool:
-    """Return whether the agent that was started before `waited_s` has ended or never ran."""
     if client.view.agent == "ended":
         return True
     return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -47,7 +47,7 @@ class HostKey:
     fingerprint: str
     status: Status
     known: str | None = None
-    """Fingerprint of the key of this kind that known_hosts holds, where it is another one."""
+    """Fingerprint of the key of this kind that known_hosts holds, if it is another one."""
 
     @property
     def line(self) -> str:
@@ -101,7 +101,6 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
 async def _ask(
     target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHKey | None:
-    """Return the host's key for some algorithms; None if it has none."""
     pause_s = FIRST_PAUSE_S
     client = _VersionClient()
     options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)
@@ -169,7 +168,6 @@ def merged(text: str, keys: Iterable[HostKey]) -> str:
 
 
 def _without(text: str, key: HostKey) -> str:
-    """Return the text without the host's old key of the same kind."""
     kept = []
     for line in text.splitlines(keepends=True):
         words = line.split()

@@ -57,7 +57,7 @@ class ApiAccess:
     """The Airflow Connection, for messages."""
     in_cluster: bool = False
     path: str | None = None
-    """Kubeconfig file; the user's own (KUBECONFIG, ~/.kube/config) where nothing is given."""
+    """Kubeconfig file; the user's own (KUBECONFIG, ~/.kube/config) if nothing is given."""
     text: str | None = None
     """Content of a kubeconfig as JSON."""
     context: str | None = None
@@ -175,7 +175,6 @@ class KubernetesApi:
     async def _tolerate(
         self, statuses: Collection[int], method: str, path: str, **more: Any
     ) -> Document | None:
-        """Return the answer to a request; None if it is refused with one of these statuses."""
         try:
             return await self.request(method, path, **more)
         except ApiRefused as refused:
@@ -253,7 +252,6 @@ class KubernetesApi:
 
 
 def _message(text: str) -> str:
-    """Return the message of a Status; the beginning of the text where it is none."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

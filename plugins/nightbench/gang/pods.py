@@ -27,9 +27,8 @@ from nightbench.core.pod_manifests import (
 )
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
 from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, opened_api
-from nightbench.gang.pod_events import cause_of_loss, last_event
 from nightbench.gang.pod_states import PodState, has_to_yield, state_of
-from nightbench.gang.pod_transport import PodTarget, node_errors
+from nightbench.gang.pod_transport import PodTarget, cause_of_loss, last_event, node_errors
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.transport import Target, shared_transport
 
@@ -50,13 +49,13 @@ WAIT_MARGIN_S = 600.0
 """A gang waits for its pods for `wait_s`; its own controller deletes them within so long."""
 
 _MARKED = "grep -lzs '^NIGHTBENCH_AGENT=' /proc/[0-9]*/environ"
-"""Lists processes of jobs; exit code 1 where there is none."""
+"""Lists processes of jobs; exit code 1 if there is none."""
 
 
 def pods_of(
     job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent = ignore
 ) -> GangPods | None:
-    """Return the pods of a job; None where its nodes are machines."""
+    """Return the pods of a job; None if its nodes are machines."""
     found = {node.name: targets.get(node.name) for node in job.nodes}
     pods = {name: each for name, each in found.items() if isinstance(each, PodTarget)}
     return GangPods(job, pods, on_event) if pods else None
@@ -169,7 +168,6 @@ class GangPods:
         return version
 
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
-        """Create a pod for each node that has none; return their names."""
         policy, created = self._target.policy, set()
         # A successor of the same name would pass for the lost pod.
         serial = secrets.token_hex(3)
@@ -197,7 +195,6 @@ class GangPods:
     async def _start_timeout(
         self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
     ) -> PodError:
-        """Return the error for pods that do not all run in time."""
         expected = f"{wait_s:g} s"
         if not waiting:
             why = f"{rival} waits for machines, too"
@@ -264,7 +261,6 @@ class GangPods:
 
 
 def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
-    """Return whether a pod of the job has no machine yet."""
     return any(each.competes for each in pods if each.job_id == job_id)
 
 

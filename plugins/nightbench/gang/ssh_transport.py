@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Sequence
 import asyncssh
 
 from nightbench.core.errors import UserError
-from nightbench.gang.conversation import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.node_files import BEGIN
+from nightbench.gang.process import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Pool, Transport
@@ -49,7 +49,6 @@ def quote(word: str) -> str:
 
 
 def _command_line(argv: Sequence[str]) -> str:
-    """Return the command line of a command whose output begins after `MARK`."""
     return " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
 
 

@@ -15,14 +15,25 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from nightbench.core.model import SlurmPolicy
-from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
 from nightbench.gang.errors import RemoteFailure, remote_failure
 from nightbench.gang.node_files import MARK, NodeFiles
-from nightbench.gang.process import Completed, OnLine, RemoteProcess, exit_of, read_lines
+from nightbench.gang.process import (
+    FILE_TIMEOUT_S,
+    Completed,
+    OnLine,
+    RemoteProcess,
+    as_document,
+    exit_of,
+    no_document,
+    read_lines,
+)
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
 files and conversations need some of them. A server that allows fewer gets further connections."""
+
+NOISE_LINES = 50
+"""Lines that a node's Python may print before its first answer: of a wrapper, or sitecustomize."""
 
 
 class Target(Protocol):
@@ -38,7 +49,7 @@ class Target(Protocol):
 
     @property
     def slurm(self) -> SlurmPolicy | None:
-        """Set where the target is the login node of a Slurm cluster."""
+        """Set if the target is the login node of a Slurm cluster."""
 
     def of_job(self, job_id: str) -> Target:
         """Return how the node of a job is reached."""
@@ -48,6 +59,45 @@ class Target(Protocol):
 
 
 Pool = dict[Target, "Transport"]
+
+
+class Conversation:
+    """A command that answers each line of its input with one line."""
+
+    def __init__(self, transport: Transport, process: RemoteProcess, answer_s: float) -> None:
+        self._transport = transport
+        self._process = process
+        self._answer_s = answer_s
+
+    async def ask(self, line: str) -> str:
+        """Send one line; return the answer without its line end."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
+            self._process.stdin.write(line.encode() + b"\n")
+        return await self.read_line()
+
+    async def ask_document(self, what: str, line: str) -> dict[str, Any]:
+        """Send one line; return the JSON object that answers it, after what else is printed.
+
+        Raises:
+            DamagedAnswer: there is none within `NOISE_LINES` lines.
+        """
+        answer = await self.ask(line)
+        first = answer
+        for _ in range(NOISE_LINES):
+            document = as_document(answer)
+            if document is not None:
+                return document
+            answer = await self.read_line()
+        raise no_document(self._transport, what, first.encode())
+
+    async def read_line(self) -> str:
+        """Return the next line of its output without its line end."""
+        async with self._transport.guard("converse", self._answer_s):
+            answer = await self._process.stdout.readline()
+            if not answer:
+                why = (await self._process.stderr.read()).decode(errors="replace").strip()
+                raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
+            return answer.decode(errors="replace").rstrip("\n")
 
 
 class Transport(NodeFiles):
@@ -136,7 +186,6 @@ class Transport(NodeFiles):
         return (await self._home_and_machine())[1]
 
     async def _home_and_machine(self) -> tuple[str, str]:
-        """Return both; one command asks for them, once."""
         if self._about is None:
             ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
             done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)
@@ -158,7 +207,7 @@ class Transport(NodeFiles):
 
         Raises:
             NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+            RemoteFailure: the request failed on the node; `DiskFull` if its disk is full.
         """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
         async with self.guard("follow", FILE_TIMEOUT_S):
@@ -260,6 +309,5 @@ class _FollowChannel:
 
 
 def _after_mark(output: bytes) -> bytes | None:
-    """Return the command's own output; None where the login shell did not run it."""
     _, mark, after = output.partition(f"\n{MARK}\n".encode())
     return after if mark else None

@@ -1,7 +1,7 @@
 """Model FLOPs per second and their share of what the devices can do (MFU).
 
 `device_peaks.csv` holds dense peaks in TFLOP/s: of fp32 without tensor cores, of the others with
-them and with sums in float32; empty where the device has none.
+them and with sums in float32; empty if the device has none.
 """
 
 import csv
@@ -26,7 +26,7 @@ def known_devices() -> tuple[dict[str, str], ...]:
 
 
 def device_of(fingerprints: Iterable[Mapping[str, Any]], kind: str) -> str | None:
-    """Return the model of the nodes' devices; None where they differ or are not known."""
+    """Return the model of the nodes' devices; None if they differ or are not known."""
     models = {
         device.get("model")
         for each in fingerprints
@@ -43,7 +43,7 @@ def peak_of(device: str | None, precision: str, cluster: Cluster) -> float | Non
 
 
 def known_peak_of(device: str | None, precision: str) -> float | None:
-    """Return what the table says of one device, FLOP/s; None where it says nothing."""
+    """Return what the table says of one device, FLOP/s; None if it says nothing."""
     for row in known_devices() if device else ():
         if fnmatchcase(device or "", row["device"]):
             return float(row[precision]) * TERA if row.get(precision) else None

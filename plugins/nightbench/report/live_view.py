@@ -228,7 +228,7 @@ class LiveView:
             self._line(f"[{self._headline(states, note)}]")
 
     def _show_log(self, case_id: str) -> None:
-        """Print the error of a case's last repeat, or the end of its log, where it has one."""
+        """Print the error of a case's last repeat, or the end of its log, if it has one."""
         store = self._run.latest(case_id)
         numbers = store.repeats() if store else []
         if store is None or not numbers:

@@ -55,7 +55,7 @@ class RunReport:
     rows: Sequence[Row]
     """Its results, see `report.rows`."""
     plan: RunPlan | None = None
-    """As the spool holds it; None where the run has left it."""
+    """As the spool holds it; None if the run has left it."""
     histories: Mapping[str, Sequence[Row]] = dataclasses.field(default_factory=dict)
     """case_id -> medians of its nights up to the run, oldest first: started_at, throughput."""
     hardware: Mapping[str, Row] = dataclasses.field(default_factory=dict)

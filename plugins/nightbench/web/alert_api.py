@@ -68,7 +68,7 @@ def _known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[Pa
 
 
 def _group_of(repository: PageRepository, row: Row) -> Sequence[Row]:
-    """Return all alerts of an alert's cause, itself included; empty where it is the only one."""
+    """Return all alerts of an alert's cause, itself included; empty if it is the only one."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
     return found if len(found) > 1 else ()
@@ -137,7 +137,7 @@ class AlertApi:
                 bisects=readable(BisectSearch.of_row, repository.bisects(alert_id)),
                 group=group,
                 actions=[
-                    vars(each) | {"field": each.field}
+                    vars(each) | {"label": each.label, "field": each.field}
                     for each in (actions_for(row["state"]) if user.may_change else ())
                 ],
                 reasons=REASONS,

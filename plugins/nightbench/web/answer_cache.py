@@ -45,7 +45,7 @@ class AnswerCache(Generic[T]):
         self._slots: OrderedDict[Hashable, _Slot[T]] = OrderedDict()
 
     def get(self, key: Hashable, stamp: Hashable, ask: Callable[[], T]) -> T:
-        """Return the answer to a question, from `ask` where none is known that serves."""
+        """Return the answer to a question, from `ask` if none is known that serves."""
         asked_s = self._clock()
         with self._lock:
             slot = self._slots.pop(key, None) or _Slot()
@@ -65,7 +65,7 @@ class AnswerCache(Generic[T]):
 class SharedAnswers:
     """Makes handlers answer from a cache while the warehouse is as it was.
 
-    The stamp is the warehouse's snapshot: where it is the same, every statement reads the same
+    The stamp is the warehouse's snapshot: if it is the same, every statement reads the same
     rows. So nothing that was loaded, judged or changed is ever missing.
     """
 

@@ -128,7 +128,7 @@ def create_app(
         experiments: reads an experiment from the spool.
         acceptances: says the state of the clusters' acceptance.
         comparing: checks and stores requests of comparisons.
-        base_url: the address by which browsers see the site, where it is known.
+        base_url: the address by which browsers see the site, if it is known.
     """
 
     def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008 - how FastAPI injects

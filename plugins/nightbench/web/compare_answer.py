@@ -304,7 +304,7 @@ def _cut(text: str) -> str:
 def junit(row: Row) -> str:
     """Return a comparison as JUnit XML: a test for each case.
 
-    It failed where B is slower or trains differently.
+    It failed if B is slower or trains differently.
 
     A case without a clear result is skipped; a comparison that could not be measured is an error.
     """

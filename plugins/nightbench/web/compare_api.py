@@ -48,7 +48,7 @@ class CurvePoint(ApiModel):
 
 
 class ComparedPair(ApiModel):
-    """Two medians of equal work, or the only one where one side has none."""
+    """Two medians of equal work, or the only one if one side has none."""
 
     standing: Standing
     one_case_id: str | None
@@ -103,7 +103,7 @@ class ComparedPairs(Page):
 
 
 class ProposedSides(ApiModel):
-    """The two newest versions of what moved most between them; null where nothing has two."""
+    """The two newest versions of what moved most between them; null if nothing has two."""
 
     one: str | None
     """The older build."""

@@ -36,7 +36,7 @@ class PageUser:
     name: str
     """Airflow's user name, which is stored in the history of alerts."""
     may_change: bool
-    """True where pages show buttons; `PageAccess.trigger` enforces the right."""
+    """True if pages show buttons; `PageAccess.trigger` enforces the right."""
     may_approve: bool = False
     """True if they may allow a fork's build, and cancel what others have requested."""
 
@@ -65,7 +65,7 @@ def _has_bearer(headers: Mapping[str, str]) -> bool:
 
 def _refuse_foreign(headers: Mapping[str, str], base_url: str) -> None:
     """Refuse a request that no page of this site sent."""
-    # Browsers send this where the page came by HTTPS or from the same machine; no script can
+    # Browsers send this if the page came by HTTPS or from the same machine; no script can
     # change it, and no proxy on the way needs to be understood.
     site = headers.get("sec-fetch-site")
     if site is not None:

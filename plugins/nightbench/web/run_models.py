@@ -79,7 +79,7 @@ class RepeatResult(ApiModel):
 
 
 class DagRunRun(ApiModel):
-    """The run that a DAG run made; null where it made none, or none yet."""
+    """The run that a DAG run made; null if it made none, or none yet."""
 
     run_id: str | None
 

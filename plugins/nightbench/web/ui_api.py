@@ -35,7 +35,7 @@ ALERTS = 100
 STEPS_SHOWN = 500
 """Losses of a run that one answer has; the first ones."""
 STATE_CHANGES = 4
-"""Fields of a node's state that are named where they change."""
+"""Fields of a node's state that are named if they change."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}
 SORTS = Literal["case_id", "change", "spread", "efficiency", "mfu", "measured_at"]
 

@@ -158,6 +158,6 @@ def test_a_refused_request_does_not_end_a_pod(bench):
     client = NodeClient(JOB, JOB.nodes[0], SimTransport(world.nodes["n1"]))
     lost = []
     for code in (ReasonCode.API_FORBIDDEN, ReasonCode.API_REFUSED, ReasonCode.POD_DELETED):
-        client.note_error(PodError("n1", "default/n1", "said", code))
+        client.note_error(PodError.of_code(client.transport, "said", code))
         lost.append(client.view.lost and client.view.lost.code)
     assert lost == [None, None, ReasonCode.POD_DELETED]

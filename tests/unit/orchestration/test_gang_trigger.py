@@ -136,7 +136,7 @@ def test_a_cancelled_trigger_ends_its_gang_where_a_person_ended_the_task(
             raise UserError("node-a: no answer")
         for number in epochs:
             if number == epochs[0]:
-                self._on_event(GangEvent("epoch", "claimed", data={"epoch": number}))
+                self._on_event(GangEvent("epoch", "claimed", epoch=number))
             run.case(SINGLE).save_epoch(number)
         waits.set()
         await asyncio.sleep(60)
