@@ -1,6 +1,7 @@
 """Fetches the keys of hosts and writes them to a known_hosts file."""
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -79,20 +80,13 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
         NodeError: as `connect` raises, of a jump host.
         GangError: known_hosts cannot be read.
     """
-    below = None
-    if target.jump:
-        last = dataclasses.replace(target.jump[-1], jump=target.jump[:-1])
-        below = await connect(last)
-    try:
-        found = []
-        for algorithms in _KINDS:
-            key = await _ask(target, algorithms, below)
-            if key is not None:
-                found.append(key)
-    finally:
-        if below is not None:
-            below.close()
-            await below.wait_closed()
+    async with contextlib.AsyncExitStack() as stack:
+        below = None
+        if target.jump:
+            last = dataclasses.replace(target.jump[-1], jump=target.jump[:-1])
+            below = await stack.enter_async_context(await connect(last))
+        asked = [await _ask(target, algorithms, below) for algorithms in _KINDS]
+    found = [key for key in asked if key is not None]
     if not found:
         raise NodeUnreachable.of(target, "has no host key of a known kind")
     return [compare(target, key) for key in found]

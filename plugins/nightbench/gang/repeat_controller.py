@@ -145,7 +145,8 @@ class RepeatController:
         while True:
             views = [client.view for client in gang.clients]
             now = gang.clock()
-            await self._prepare_where_needed(views)
+            new = {view.node for view in views if view.state is None and view.last_error is None}
+            await self._send("prepare", {}, only=new)
             if timing.started_s is None and any(view.state in LAUNCHED for view in views):
                 timing = Timing(timing.prepared_s, now, timing.aborted_s)
             decision = decide(views, trainers, timing, job.limits, now, foreign_wait_s)
@@ -182,10 +183,6 @@ class RepeatController:
         """Return whether a process may be in its measured steps, which polling would disturb."""
         phases = {p.phase for v in views for p in v.processes.values() if p.exit_code is None}
         return not phases or bool(phases - {"finish"})
-
-    async def _prepare_where_needed(self, views: list[NodeView]) -> None:
-        new = {view.node for view in views if view.state is None and view.last_error is None}
-        await self._send("prepare", {}, only=new)
 
     async def _send_start_signal(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
         ports = {name: port for view in views for name, port in view.ports.items()}

@@ -11,6 +11,7 @@ import contextlib
 import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -61,18 +62,18 @@ class Target(Protocol):
 Pool = dict[Target, "Transport"]
 
 
+@dataclass
 class Conversation:
-    """A command that answers each line of its input with one line."""
+    """A command that answers each line of its input with one line, within `answer_s`."""
 
-    def __init__(self, transport: Transport, process: RemoteProcess, answer_s: float) -> None:
-        self._transport = transport
-        self._process = process
-        self._answer_s = answer_s
+    transport: Transport
+    process: RemoteProcess
+    answer_s: float
 
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
         with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
-            self._process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.write(line.encode() + b"\n")
         return await self.read_line()
 
     async def ask_document(self, what: str, line: str) -> dict[str, Any]:
@@ -88,15 +89,15 @@ class Conversation:
             if document is not None:
                 return document
             answer = await self.read_line()
-        raise no_document(self._transport, what, first.encode())
+        raise no_document(self.transport, what, first.encode())
 
     async def read_line(self) -> str:
         """Return the next line of its output without its line end."""
-        async with self._transport.guard("converse", self._answer_s):
-            answer = await self._process.stdout.readline()
+        async with self.transport.guard("converse", self.answer_s):
+            answer = await self.process.stdout.readline()
             if not answer:
-                why = (await self._process.stderr.read()).decode(errors="replace").strip()
-                raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
+                why = (await self.process.stderr.read()).decode(errors="replace").strip()
+                raise RemoteFailure.of(self.transport, f"no answer: {why[-500:]}")
             return answer.decode(errors="replace").rstrip("\n")
 
 
@@ -146,8 +147,10 @@ class Transport(NodeFiles):
                 process.stdout.read(), read_lines(process.stderr, on_stderr)
             )
             await process.wait_closed()
-            status, output = exit_of(process), _after_mark(stdout)
-            if output is None:
+            status = exit_of(process)
+            # Before the mark is what the login shell wrote.
+            _, mark, output = stdout.partition(f"\n{MARK}\n".encode())
+            if not mark:
                 raise self.not_run(argv[0], status, stdout + stderr)
             return Completed(status, output, stderr)
 
@@ -306,8 +309,3 @@ class _FollowChannel:
         """End the process; requests that wait for an answer fail, and the next starts another."""
         if self._process is not None:
             self._process.close()
-
-
-def _after_mark(output: bytes) -> bytes | None:
-    _, mark, after = output.partition(f"\n{MARK}\n".encode())
-    return after if mark else None
