@@ -77,16 +77,6 @@ def test_a_server_whose_name_has_no_address_is_a_node_that_does_not_answer(
         on(fake, work)
 
 
-def test_a_namespace_that_is_being_deleted_refuses_pods_in_its_own_words(
-    fake: FakeKubernetes, job: JobSpec
-) -> None:
-    said = "unable to create new content in namespace bench because it is being terminated"
-    fake.refusal = (403, said)
-    with pytest.raises(PodError, match=said) as refused:
-        on(fake, lambda targets: GangPods(job, targets).create())
-    assert refused.value.code is ReasonCode.API_FORBIDDEN
-
-
 # --- pods that are deleted -------------------------------------------------------------------
 
 
