@@ -59,7 +59,7 @@ def peak_shares(health: ClusterHealth, cluster: Cluster) -> list[tuple[Control, 
             continue
         names = models.get(each.node, set())
         if len(names) == 1:
-            peak = peak_of(next(iter(names)), precision.strip("_") or "fp32", cluster)
+            peak = peak_of(next(iter(names)), precision.strip("_") or "fp32", cluster.peak_flops)
             if peak is not None:
                 found.append((each, each.median * 1e9 / peak))
     return found

@@ -10,7 +10,7 @@ from nightbench.config.commands import model_of
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model_flops import TRAINING
-from nightbench.nodes.device_peaks import TERA, known_devices, known_peak_of
+from nightbench.nodes.device_peaks import TERA, known_devices, peak_of
 
 EXAMPLES = ("samples", "sequences", "examples", "images")
 
@@ -44,7 +44,7 @@ def by_our_formula(found: Mapping[str, Any], trained: Trained) -> dict[str, Any]
     terms, length = model_of(load_catalog(), workload, scale or "full", params)
     rate = _examples_per_s_per_device(found, length, trained.devices)
     flops = TRAINING * math.fsum(terms.values()) * rate
-    peak = known_peak_of(trained.device, trained.precision)
+    peak = peak_of(trained.device, trained.precision, {})
     said = {
         "model": f"{workload} {scale or 'full'}" + (f", {length} tokens" if length else ""),
         "tflops_per_device": flops / TERA,

@@ -21,10 +21,10 @@ from nightbench.core.model import (
     ReasonCode,
 )
 from nightbench.gang.errors import NodeError, RemoteFailure
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.node_access import Agent, Layout, connections, on_all, read_document
 from nightbench.gang.node_client import EPOCH
 from nightbench.gang.pod_states import PodState
-from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.pods import delete_run, pods_of, pods_of_run, remove_orphans
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent

@@ -56,18 +56,11 @@ class HostKey:
         return f"{self.name} {self.kind} {self.key}\n"
 
 
-class _VersionClient(asyncssh.SSHClient):
-    """Tells whether the server has sent its version."""
-
-    def __init__(self) -> None:
-        self._connection: asyncssh.SSHClientConnection | None = None
+class _Client(asyncssh.SSHClient):
+    connection: asyncssh.SSHClientConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        self._connection = conn
-
-    def has_version(self) -> bool:
-        last = self._connection
-        return last is not None and bool(last.get_extra_info("server_version"))
+        self.connection = conn
 
 
 async def host_keys(target: SshTarget) -> list[HostKey]:
@@ -96,7 +89,7 @@ async def _ask(
     target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHKey | None:
     pause_s = FIRST_PAUSE_S
-    client = _VersionClient()
+    client = _Client()
     options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -112,7 +105,7 @@ async def _ask(
         except asyncssh.KeyExchangeFailed:
             return None
         except (asyncssh.ConnectionLost, ConnectionResetError) as error:
-            if client.has_version():
+            if client.connection and client.connection.get_extra_info("server_version"):
                 return None  # sshd ends the exchange where it has no key of the kind
             if attempt == _ATTEMPTS or (below is not None and below.is_closed()):
                 raise explain(target, error, None, False) from error

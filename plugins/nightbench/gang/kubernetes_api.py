@@ -11,16 +11,20 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from nightbench.core.model import KubernetesPolicy, SlurmPolicy
 from nightbench.core.pod_manifests import CONTAINER, SCHEDULING
 from nightbench.gang.errors import GangError
 from nightbench.gang.pod_process import PROTOCOLS, PodProcess
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
+
+    from nightbench.gang.pod_transport import PodTransport
+    from nightbench.gang.transport import Pool
 
 T = TypeVar("T")
 
@@ -65,6 +69,37 @@ class ApiAccess:
 
     def __repr__(self) -> str:
         return f"ApiAccess({self.conn_id})"
+
+
+@dataclass(frozen=True)
+class PodTarget:
+    """How the pod of a node is reached."""
+
+    node: str
+    access: ApiAccess
+    policy: KubernetesPolicy = field(compare=False, repr=False)
+    python: str = field(compare=False)
+    """Python in the pod."""
+    shared: bool = field(default=False, compare=False)
+    """Several pods may run on one machine."""
+    job_id: str | None = None
+    """The job whose pod it is; None: a node of the cluster, which has no pod."""
+    slurm: SlurmPolicy | None = None
+
+    @property
+    def address(self) -> str:
+        """Namespace and node, for messages."""
+        return f"{self.policy.namespace}/{self.node}"
+
+    def of_job(self, job_id: str) -> PodTarget:
+        """Return how the pod of a job is reached."""
+        return replace(self, job_id=job_id or None)
+
+    def transport(self, pool: Pool) -> PodTransport:
+        """Return a transport that removes itself from `pool` when it is closed."""
+        from nightbench.gang.pod_transport import PodTransport
+
+        return PodTransport(self, pool)
 
 
 class KubernetesApi:
@@ -149,15 +184,11 @@ class KubernetesApi:
         order = sorted(answer["items"], key=lambda e: max(str(e.get(key) or "") for key in at))
         return [{key: str(e.get(key) or "") for key in ("reason", "message")} for e in order]
 
-    async def create_pod(self, pod: Document) -> None:
-        """Create a pod; one of its name may exist already."""
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-        await self._tolerate({409}, "POST", path, body=pod)
-
-    async def create_pod_group(self, group: Document) -> None:
-        """Create a PodGroup; one of its name may exist already."""
-        path = f"/apis/{group['apiVersion']}/namespaces/{group['metadata']['namespace']}/podgroups"
-        await self._tolerate({409}, "POST", path, body=group)
+    async def create(self, kind: str, manifest: Document) -> None:
+        """Create one of `pods` or `podgroups`; one of its name may exist already."""
+        version, namespace = manifest["apiVersion"], manifest["metadata"]["namespace"]
+        root = "/api/v1" if version == "v1" else f"/apis/{version}"
+        await self._tolerate({409}, "POST", f"{root}/namespaces/{namespace}/{kind}", body=manifest)
 
     async def pod_groups(self) -> str | None:
         """Return the version of the API of PodGroups; None if the server has none."""

@@ -27,9 +27,9 @@ from nightbench.core.pod_manifests import (
     pod_group,
 )
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
-from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, opened_api
+from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, PodTarget, opened_api
 from nightbench.gang.pod_states import PodState, has_to_yield, state_of
-from nightbench.gang.pod_transport import PodTarget, cause_of_loss, last_event, node_errors
+from nightbench.gang.pod_transport import cause_of_loss, last_event, node_errors
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.transport import Target, shared_transport
 
@@ -152,7 +152,7 @@ class GangPods:
             if version is not None and len(alive) == len(self.job.nodes) and group != grouped:
                 uids = {each.name: each.uid for each in alive.values()}
                 manifest = pod_group(self.job, policy, str(group), version, uids)
-                await self._answer(partial(api.create_pod_group, manifest))
+                await self._answer(partial(api.create, "podgroups", manifest))
                 grouped = group
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
@@ -181,7 +181,7 @@ class GangPods:
             if node.name in alive:
                 continue
             manifest = pod(self.job, node, policy, serial, group, shared=self._target.shared)
-            await self._answer(partial(api.create_pod, manifest), node.name)
+            await self._answer(partial(api.create, "pods", manifest), node.name)
             created.add(manifest["metadata"]["name"])
             self._report(f"pod {manifest['metadata']['name']} created", node.name)
         return created

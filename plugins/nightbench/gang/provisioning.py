@@ -185,7 +185,9 @@ async def _environment_on(
 ) -> _Environment:
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
-    locked, builds = None, _builds_environment(job, shipment)
+    locked, builds = None, build.source not in ("path", "image")
+    if builds:  # a line without Pythons has no environment
+        builds = bool(line_of(shipment.benchmarks, build.line, build.variant)[0])
     if builds:
         await _refuse_without_wheels(transport, job, shipment.benchmarks)
     if builds and shipment.wheelhouse is not None:
@@ -205,15 +207,6 @@ async def _write_job(
     await transport.write_atomic(posixpath.join(folder, "python"), interpreter)
     document = json.dumps(job.to_json(), indent=1, sort_keys=True) + "\n"
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
-
-
-def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
-    """Tell whether nodes build the job's environment: no prefix, no image, a line that has one."""
-    build = job.build
-    if build.source in ("path", "image"):
-        return False
-    pythons, *_ = line_of(shipment.benchmarks, build.line, build.variant)
-    return bool(pythons)
 
 
 async def _wheels_to_ship(

@@ -205,7 +205,7 @@ class RepeatController:
             if client.name in nodes and now - last_s >= HEARTBEAT_S:
                 self._started_s[client.name] = now
                 # In the background: the other nodes do not wait for this one.
-                self._in_background(self._agents.restart(client, self.number))
+                self._in_background(self._agents.restart(client))
 
     async def _restart_dead_agents(self) -> None:
         """Restart agents that have died: ranks of other nodes may fail before that is noticed."""
@@ -351,7 +351,7 @@ class RepeatController:
         return RepeatOutcome.from_record(self.number, record, throughput)
 
     def _report(self, message: str) -> None:
-        self.gang.on_event(GangEvent("repeat", message, None, self.number))
+        self.gang.on_event(GangEvent("repeat", message))
 
     async def _write_progress(self, state: str, timing: Timing, message: str = "") -> None:
         gang = self.gang

@@ -12,11 +12,11 @@ import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from nightbench.core.model import SlurmPolicy
 from nightbench.gang.errors import RemoteFailure, remote_failure
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.node_files import MARK, NodeFiles
 from nightbench.gang.process import (
     FILE_TIMEOUT_S,
@@ -28,6 +28,7 @@ from nightbench.gang.process import (
     no_document,
     read_lines,
 )
+from nightbench.gang.ssh_target import SshTarget
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
@@ -37,27 +38,8 @@ NOISE_LINES = 50
 """Lines that a node's Python may print before its first answer: of a wrapper, or sitecustomize."""
 
 
-class Target(Protocol):
-    """How a node is reached."""
-
-    @property
-    def node(self) -> str:
-        """Its name in the cluster."""
-
-    @property
-    def python(self) -> str:
-        """The node's Python, 3.7 or newer."""
-
-    @property
-    def slurm(self) -> SlurmPolicy | None:
-        """Set where the target is the login node of a Slurm cluster."""
-
-    def of_job(self, job_id: str) -> Target:
-        """Return how the node of a job is reached."""
-
-    def transport(self, pool: Pool) -> Transport:
-        """Return a transport that removes itself from `pool` when it is closed."""
-
+Target = SshTarget | PodTarget
+"""How a node is reached."""
 
 Pool = dict[Target, "Transport"]
 

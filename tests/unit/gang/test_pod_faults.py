@@ -20,7 +20,7 @@ from tests.unit.gang.fake_kubernetes import (
 from nightbench.core.model import CaseStatus, JobSpec, KubernetesPolicy, ReasonCode
 from nightbench.gang import case_runner, cleanup, pods, provisioning
 from nightbench.gang.errors import GangError, NodeUnreachable, PodError, Superseded
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.pods import GangPods
 from nightbench.gang.shipping import Shipment
 from nightbench.spool import Spool
