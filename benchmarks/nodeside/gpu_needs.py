@@ -21,7 +21,7 @@ def unfit(variant: dict[str, Any]) -> str | None:
         return None
     if shutil.which("nvidia-smi") is None:
         return "found no nvidia-smi; expected NVIDIA GPUs and their driver" + _least(driver)
-    # There are no rows where nvidia-smi fails; the preflight says why.
+    # There are no rows if nvidia-smi fails; the preflight says why.
     for name, found, capability in smi.rows("--query-gpu=name,driver_version,compute_cap"):
         if driver and _version(found) < _version(driver):
             cuda = " (CUDA {})".format(variant["cuda"]) if "cuda" in variant else ""

@@ -30,7 +30,7 @@ class NodeRepeat:
         job: the job on this node.
         number: 1-based.
         meter: measures foreign work on the job's cores for as long as the agent lives; None
-            where nothing is to be launched.
+            if nothing is to be launched.
     """
 
     def __init__(self, job: NodeJob, number: int, meter: CpuMeter | None = None) -> None:

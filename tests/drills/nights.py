@@ -161,7 +161,7 @@ class Nights:
             builds=builds,
             reference=reference or {},
         )
-        past = planning.case_histories(self.cluster.name, self._connect, self.spool)
+        past = planning.case_histories(self.cluster.name, self._connect)
         tonight = planning.plan_night(suite, self.cluster, self._catalog, past, at)
         plan = make_plan(
             suite,

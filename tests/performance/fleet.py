@@ -110,7 +110,7 @@ def plan(nodes: int, folder: Path) -> None:
         files[name].parent.mkdir()
         files[name].write_text(text.format(nodes=nodes))
     began_s = time.monotonic()
-    cluster = load_cluster(files["clusters"], home=folder, catalog=catalog)
+    cluster = load_cluster(files["clusters"], catalog=catalog)
     say(f"reading a cluster of {len(cluster.nodes):,} nodes", time.monotonic() - began_s, "s")
     began_s = time.monotonic()
     suite = load_suite(files["suites"], catalog, cluster=cluster)

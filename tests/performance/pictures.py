@@ -99,7 +99,7 @@ def store_comparison(home: Path) -> None:
     if ExperimentReader(spool).get(COMPARED) is not None:
         return
     catalog = load_catalog(REPO / "benchmarks")
-    cluster = load_cluster(REPO / "dags/clusters/local.yaml", home=home, catalog=catalog)
+    cluster = load_cluster(REPO / "dags/clusters/local.yaml", catalog=catalog)
     suite = load_suite(REPO / "dags/suites/cpu.yaml", catalog, cluster=cluster)
     request = {"a": "pytorch=2.12.0", "b": "pytorch=2.13.0", "suite": suite.name, "seed": 1}
     plan = comparison.plan_comparison(

@@ -50,5 +50,5 @@ def page_client(
     )
     repository, triage = page_app.pooled_repository(), page_app.open_triage
     return TestClient(
-        create_app(repository, triage, access, lambda: spool, lambda: reader, list, comparing)
+        create_app(repository, triage, access, lambda: spool, reader.get, list, comparing)
     )

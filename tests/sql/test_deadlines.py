@@ -15,7 +15,6 @@ from tests.sql.spooled import case, plan, spooled
 
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule, NightState
-from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import (
     CaseStatus,
     Reason,
@@ -23,7 +22,6 @@ from nightbench.core.model import (
     Route,
     Run,
     RunKind,
-    VerdictKind,
 )
 from nightbench.night.missing_nights import check_deadlines, require_delivered
 from nightbench.night.scheduled_suites import ScheduledSuite
@@ -36,9 +34,7 @@ from nightbench.warehouse.nights import NightRepository
 ONE, OTHER = case(1), case(2)
 NO_ROOM = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="1 h")
 DAY = timedelta(days=1)
-TIMES = NightSchedule(
-    "0 22 * * *", (Hours.parse("22:00-06:00 UTC"),), None, Clock.parse("07:00 UTC")
-)
+TIMES = NightSchedule("0 22 * * *", ("22:00-06:00 UTC",), None, "07:00 UTC")
 EVENING, DUE = datetime(2026, 3, 1, 22, tzinfo=UTC), datetime(2026, 3, 2, 7, tzinfo=UTC)
 NOON = EVENING - timedelta(hours=10)
 
@@ -369,7 +365,7 @@ def test_a_route_for_missing_results_gets_missing_nights(watch: Watch, inbox: In
     watch(NOON)
     routes = (
         Route(frameworks=("fake",), owner="compilers"),
-        Route(verdicts=(VerdictKind.MISSING,), owner="operators", alerts=(inbox.url,)),
+        Route(verdicts=("missing",), owner="operators", alerts=(inbox.url,)),
     )
     assert len(watch(DUE, channels=(), routes=routes)) == 1
     assert "owner operators" in inbox.messages[-1]["message"]

@@ -66,7 +66,7 @@ def run(tmp_path):
     """A run of a night, with the end of its cases."""
 
     def make(night: int, *ill: str, **ends: str | None) -> RunSpool:
-        """`ends`: case -> the node that made it fail; None where it was measured."""
+        """`ends`: case -> the node that made it fail; None if it was measured."""
         folder = Spool(tmp_path).run(f"r{night}")
         save(folder, looked(night, *ill), LAB.health, {})
         for hour, (case, fault) in enumerate(ends.items(), 1):

@@ -210,7 +210,7 @@ def try_modes(
         dag_id=context.dag_id,
         dag_run_id=context.dag_run_id,
         deadline=span.end if span else None,
-        past=case_histories(cluster.name, context.connect, context.spool),
+        past=case_histories(cluster.name, context.connect),
     )
     folder = store_plan(plan, context.spool)
     observer.say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}")
@@ -224,7 +224,7 @@ def try_modes(
         interrupted = True
         observer.say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     mark_ended(folder)
-    observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
+    observer.say(ingest_run(context.spool, run_id, context.connect))
     return AcceptanceEnd(context.states(cells), short, interrupted)
 
 

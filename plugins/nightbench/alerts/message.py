@@ -68,7 +68,7 @@ class AlertItem:
     first_bad: HistoryPoint | None = None
     last_good: HistoryPoint | None = None
     changes: tuple[str, ...] | None = None
-    """Differences between these two runs, a line each; None where one is unknown."""
+    """Differences between these two runs, a line each; None if one is unknown."""
     cause: Cause | None = None
     confirmation: Confirmation | None = None
     is_awaited: bool = False
@@ -76,7 +76,7 @@ class AlertItem:
     error: str | None = None
     """End of the traceback of the case's last repeat that failed."""
     grown_from: float | None = None
-    """Change that an earlier message said; None where there was none, or it has not grown since."""
+    """Change that an earlier message said; None if there was none, or it has not grown since."""
     reproduce: str | None = None
     """The command that measures it again."""
     untried: str | None = None

@@ -41,7 +41,7 @@ class Notifier:
 
     @classmethod
     def of(cls, resolve: ResolveConnection | None, base_url: str | None) -> Notifier:
-        """Return a notifier whose messages link to Airflow's API server where its URL is known."""
+        """Return a notifier whose messages link to Airflow's API server if its URL is known."""
         return cls(resolve, Links(base_url) if base_url else None)
 
 
@@ -57,7 +57,7 @@ def notify(
         warehouse: its connection locks the cluster's alerts.
         plan: of the run with the news.
         notifier: how messages are sent.
-        night: whose message it is; that of the latest unnotified alert where None.
+        night: whose message it is; that of the latest unnotified alert if None.
 
     Raises:
         UserError: a message was refused by every channel that it goes to.
@@ -138,7 +138,7 @@ class _Notification:
         alerts = [router.of(row) for row in rows]
         for each in alerts:
             if each.is_news and each.row["owner"] is None:
-                self.warehouse.alerts.route(each.alert_id, each.owner, each.news)
+                self.warehouse.alerts.change("route_alert", each.alert_id, each.owner, each.news)
         found = messages.read("unnotified_notes", **ours, until=run.started_at)
         notes = [router.note(row) for row in found]
         latest = max([run.started_at, *(row["of_run_at"] for row in rows)])

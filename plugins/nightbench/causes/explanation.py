@@ -59,7 +59,7 @@ class Explanation:
 
 
 def explain(facts: CauseFacts) -> Explanation:
-    """Return the likeliest cause of a change; `unexplained` where no cause weighs enough."""
+    """Return the likeliest cause of a change; `unexplained` if no cause weighs enough."""
     makers = _OF_CHANGES if facts.is_training else (*_OF_CHANGES, *_OF_SPEED)
     found = [cause for make in makers for cause in make(facts)]
     found.sort(key=lambda cause: (-cause.weight, _ORDER.index(cause.kind), cause.name))
@@ -165,7 +165,7 @@ class Member:
 
 
 def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int, str]:
-    """Return the group of each change by alert_id; empty where it has no suspect.
+    """Return the group of each change by alert_id; empty if it has no suspect.
 
     Args:
         members: changes without a group, in any order.

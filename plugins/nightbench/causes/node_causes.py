@@ -227,7 +227,7 @@ def _dropped_only_there(facts: CauseFacts, node: str) -> bool:
 
 
 def _moved_case(facts: CauseFacts) -> PossibleCause | None:
-    """Return nodes that the case ran on for the first time; None where there are none."""
+    """Return nodes that the case ran on for the first time; None if there are none."""
     good, bad = facts.last_good, facts.first_bad
     if good is None or not good.nodes or not bad.nodes:
         return None
@@ -241,7 +241,7 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
 
 
 def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield foreign work on the case's nodes, where there is any."""
+    """Yield foreign work on the case's nodes, if there is any."""
     disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
     reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
     nodes = {reason.node for _, reason in disturbed if reason.node is not None}

@@ -60,7 +60,7 @@ class PeerCounts:
 
     @property
     def mostly_steady(self) -> bool:
-        """True where at least two thirds were steady, and at least one."""
+        """True if at least two thirds were steady, and at least one."""
         return self.steady > 0 and self.steady >= MAJORITY * (self.dropped + self.steady)
 
 
@@ -83,7 +83,7 @@ def peers_by_place(facts: CauseFacts, nodes: frozenset[str]) -> tuple[PeerCounts
 
 
 def other_frameworks(facts: CauseFacts) -> list[Peer]:
-    """Return series of other frameworks on the case's nodes; on any where its nodes are unknown."""
+    """Return series of other frameworks on the case's nodes; on any if its nodes are unknown."""
     others = [peer for peer in facts.peers if peer.framework != facts.framework]
     if not facts.nodes:
         return others
@@ -93,7 +93,7 @@ def other_frameworks(facts: CauseFacts) -> list[Peer]:
 def dropped_controls(facts: CauseFacts) -> list[ControlSeries]:
     """Return the control measurements of the case's nodes that dropped.
 
-    A control measurement between nodes counts only where the case runs on all of them.
+    A control measurement between nodes counts only if the case runs on all of them.
     """
     return [
         control

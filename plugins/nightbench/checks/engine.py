@@ -42,16 +42,16 @@ class CheckContext:
     """All processes that were planned, parameter servers included."""
     unit: str
     units_per_trainer_step: int | None
-    """None where the run finds its batch."""
+    """None if the run finds its batch."""
     parameters: int | None = None
-    """Trainable parameters of the workload at this scale, where it fixes them."""
+    """Trainable parameters of the workload at this scale, if it fixes them."""
     losses: ReferenceLosses | None = None
     """Losses of the first steps that the workload states for the case's scale and batch."""
     has_dropout: bool = False
     has_experts: bool = False
     """Layers choose between experts for each token."""
     step_flops_per_unit: float | None = None
-    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
+    """FLOPs of products in a trainer's step for one unit; None if its workload states none."""
     converges: bool = False
     """The workload's loss is proved to decrease within the protocol at this scale."""
     shared: bool = False
@@ -61,7 +61,7 @@ class CheckContext:
     transport: str | None = None
     """Transport of gradients that the cluster declares; None without a declaration."""
     power_limit_w: float | None = None
-    """Most that the devices of all trainers may draw together, W; None where it is not known."""
+    """Most that the devices of all trainers may draw together, W; None if it is not known."""
     acceptance: bool = False
     """It tries a configuration."""
     from_log: bool = False
@@ -92,7 +92,7 @@ class CheckContext:
 
     @property
     def asynchronous(self) -> bool:
-        """True where trainers do not wait for each other."""
+        """True if trainers do not wait for each other."""
         return asynchronous(self.case)
 
 
@@ -167,7 +167,7 @@ class Check:
     of: str
     """Kind of its subjects: `repeat`, `rank`, `step` or `measurement`."""
     value: Callable[[CheckContext, Any], Any]
-    """`(context, subject)` -> value; None where there is none."""
+    """`(context, subject)` -> value; None if there is none."""
     expects: Expectation
     expected: str | Callable[[CheckContext], str]
     """The expectation as text."""

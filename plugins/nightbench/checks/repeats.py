@@ -42,7 +42,7 @@ TOLERANCE = 0.01
 """Largest relative difference of two independent recordings of the same time."""
 
 LOG_TOLERANCE = 0.1
-"""The same where one of them is what a log states: of some steps, rounded, without the pauses."""
+"""The same if one of them is what a log states: of some steps, rounded, without the pauses."""
 
 MIN_OVERLAP = 0.8
 SLOW_STEP = 10.0

@@ -124,11 +124,11 @@ def _first_of(words: Sequence[str], of: str = "") -> str:
 
 
 TOLERANCES: Mapping[str, float] = {"fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2}
-"""Largest difference of a loss from the CPU's in float32: of 1, or of the loss where that is more.
+"""Largest difference of a loss from the CPU's in float32: of 1, or of the loss if that is more.
 Lines differ by 1e-4 there; the types keep 24, 11, 11 and 8 bits."""
 
 DROPOUT_TOLERANCE = 0.01
-"""The least of it where dropout is on: its random numbers are each line's own."""
+"""The least of it if dropout is on: its random numbers are each line's own."""
 
 _OWN_AXES = (
     *("compiler", "execution", "layout", "compression"),
@@ -185,7 +185,7 @@ def _has_reference(context: CheckContext) -> bool:
 def _strange_losses(context: CheckContext, rank: RankResult) -> str:
     """Return the losses that are not the CPU's.
 
-    That of the third step is compared where two warm-up steps come before the window and the
+    That of the third step is compared if two warm-up steps come before the window and the
     updates are those of plain training: not with parameter servers or compressed gradients, nor in
     fp16, whose loss scale may leave an update out.
     """

@@ -168,7 +168,7 @@ def load_and_judge(spool: Spool, run_id: str) -> None:
     from nightbench.night import ingest
 
     try:
-        say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
+        say(ingest.ingest_run(spool, run_id, common.open_warehouse))
     except WarehouseUnavailable as error:
         warn(f"not loaded: the run stays in {spool.root} until the warehouse answers: {error}")
         return

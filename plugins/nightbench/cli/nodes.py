@@ -111,13 +111,12 @@ def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Map
 def nodes(
     cluster: common.ClusterArgument,
     quarantine: Annotated[
-        str | None,
-        typer.Option("--quarantine", metavar="NODE", help="Node to exclude from now on."),
+        str | None, typer.Option(metavar="NODE", help="Node to exclude from now on.")
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NODE", help="Quarantined node to use again.")
+        str | None, typer.Option(metavar="NODE", help="Quarantined node to use again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; --quarantine requires it.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason; --quarantine requires it.")] = "",
     history: Annotated[bool, typer.Option("--history", help="List all changes of state.")] = False,
     json: common.JsonOption = False,
 ) -> None:

@@ -1,6 +1,6 @@
 """Reads the framework lines and workloads that `benchmarks/` holds."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,8 @@ from nightbench.config.authored_code import (
     code_errors,
     complain_of_formulas,
     complain_of_parameters,
-    complain_of_unread,
     oldest_of,
     versions_in,
-    words_of_code,
 )
 from nightbench.config.line_contradictions import contradictions
 from nightbench.config.source import ConfigError, Document, display, read_document
@@ -52,16 +50,9 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
     lines = layers("frameworks", benchmarks, project)
     tree = _Tree(benchmarks, layers("workloads", benchmarks, project))
     frameworks = {name: _framework(folders[-1], tree) for name, folders in lines.items()}
-    shared = [
-        *benchmarks.glob("*.py"),
-        *benchmarks.glob("apis/*/*.py"),
-        *benchmarks.glob("readers/*.py"),
-    ]
-    own = (path for folders in lines.values() for path in folders[-1].glob("*.py"))
-    words = words_of_code([*shared, *own])
     return Catalog(
         frameworks,
-        {name: _workload(name, frameworks, words, tree) for name in tree.workloads},
+        {name: _workload(name, frameworks, tree) for name in tree.workloads},
         code_digest(benchmarks, project),
         tuple(
             sorted(
@@ -75,8 +66,6 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
 
 @dataclass(frozen=True)
 class _Tree:
-    """What the folder of a line or workload refers to."""
-
     benchmarks: Path
     workloads: Mapping[str, Sequence[Path]]
     """Name -> its folders; all but the last are added to by a project."""
@@ -159,7 +148,6 @@ def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
 
 
 def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
-    """A line of which nothing is known but its name and what is wrong with it."""
     name = path.parent.name
     nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
     return FrameworkInfo.model_construct(
@@ -167,10 +155,7 @@ def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
     )
 
 
-def _workload(
-    name: str, frameworks: Mapping[str, FrameworkInfo], trainers: Set[str], tree: _Tree
-) -> WorkloadInfo:
-    """Return a workload; `trainers` are the words of the code that trains it."""
+def _workload(name: str, frameworks: Mapping[str, FrameworkInfo], tree: _Tree) -> WorkloadInfo:
     folder, *added = tree.workloads[name]
     path = folder / SPEC_FILE
     try:
@@ -190,13 +175,6 @@ def _workload(
         for api in sorted(written)
         if (model := tree.model(name, api)) and (wrong := _model_errors(model, api, frameworks))
     }
-    if not (document.problems or wrong_data or models):
-        words = trainers | _words_of(tree.workloads[name])
-        # Workloads of one network in several sizes share its files.
-        for other in words & tree.workloads.keys():
-            words |= _words_of(tree.workloads[other])
-        for scale, parameters in file.scales.items():
-            complain_of_unread(document, scale, parameters, words)
     complaints = ([str(document.error)] if document.problems else []) + wrong_data
     defining = {key: x for key, x in document.data.items() if key in _DEFINING}
     frameworks_of = sorted(
@@ -218,7 +196,6 @@ def _workload(
 def _complain_of_spec(
     document: Document, file: WorkloadInfo, added: Sequence[Path], readers: Path
 ) -> None:
-    """Complain of what a workload's file says, and of files that a project adds to its folder."""
     for each in (each for own in added for each in own.glob("[!.]*")):
         if (document.path.parent / each.name).exists():
             said = f"{display(each)} has the name of an existing file; expected model files"
@@ -230,10 +207,6 @@ def _complain_of_spec(
     if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
         message = f'found "{file.reads}"; expected a module of {display(readers)}'
         document.complain(("reads",), message)
-
-
-def _words_of(folders: Iterable[Path]) -> set[str]:
-    return words_of_code(path for folder in folders for path in folder.glob("[!.]*.py"))
 
 
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:

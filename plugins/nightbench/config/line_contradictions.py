@@ -78,7 +78,7 @@ def _wrong_axes(
 
 
 def _known_values(file: FrameworkInfo, key: str, workloads: Collection[str]) -> list[str] | None:
-    """What a combination may name under a key; None where that is anything."""
+    """What a combination may name under a key; None if that is anything."""
     if key == "workload":
         return list(workloads)
     if key == "device":

@@ -45,7 +45,7 @@ def benchmarks_folder() -> Path:
 def home_folder() -> Path:
     """The state folder: `NIGHTBENCH_HOME`; else `.nightbench` of the checkout.
 
-    Where there is no checkout, it is in Airflow's home: all of its processes agree on that.
+    If there is no checkout, it is in Airflow's home: all of its processes agree on that.
     """
     usual = (
         CHECKOUT / ".nightbench"
@@ -80,7 +80,7 @@ def spool_root() -> str | Path:
 
 
 def written_path(written: str | Path) -> Path:
-    """Return the absolute path that a person wrote, `~` replaced where there is such a user.
+    """Return the absolute path that a person wrote, `~` replaced if there is such a user.
 
     Whether it is there is asked by `os.path.exists` and `isfile`: unlike those of `Path` they
     raise nothing for a path that is too long.
@@ -137,7 +137,7 @@ def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[
 
 
 def suite_file(name: str, *, files: bool = False) -> Path:
-    """The file of a suite that is given by name or, where `files` allows it, as a path.
+    """The file of a suite that is given by name or, if `files` allows it, as a path.
 
     Raises:
         UserError: there is none.

@@ -41,7 +41,6 @@ def expand(
 
 
 def _cases(block: BlockFile, scale: str, nodes: int | None) -> Iterator[Case]:
-    """Make the cases of a block: the product of its axes, in the order of the file's keys."""
     axes: dict[str, Sequence[Any]] = {
         "workload": block.workload or [],
         "framework": block.frameworks or [],
@@ -73,12 +72,11 @@ def _cases(block: BlockFile, scale: str, nodes: int | None) -> Iterator[Case]:
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:
-    """The values of an axis; the default alone where it is not given."""
+    """The values of an axis; the default alone if it is not given."""
     return [None] if values is None else list(values)
 
 
 def _sizes(block: BlockFile, most: int | None) -> Iterator[dict[str, Any]]:
-    """Numbers of nodes, devices and processes, and the updates of parameter servers."""
     if block.strategy != "parameter_server":
         for nodes, devices in block.devices or [(1, 1)]:
             yield {"nodes": nodes, "devices_per_node": devices, "trainers": nodes * devices}

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from nightbench.config.source import ConfigError, Document, Problem
+from nightbench.config.source import ConfigError, Document
 from nightbench.core.complaints import Key, any_of, one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog
@@ -37,7 +37,7 @@ def own_scale(document: Document) -> str:
 def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> Document:
     """Return a suite's file as it is at one scale; messages still name its own lines.
 
-    The scale overrides the file's own, also where a block names scales. A mapping has to consist of
+    The scale overrides the file's own, also if a block names scales. A mapping has to consist of
     `scales` to be values by scale.
 
     Raises:
@@ -50,17 +50,12 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
     if scale is not None and chosen not in scales:
         raise UserError(f"scale: {one_of(chosen, scales)}")
     found = dict(_by_scale(document, scales))
-    absent = [
-        Problem(
-            document.lines[key],
-            document.problem(key, "").key,
-            f"found values for {any_of(sorted(value))}; expected also one for the scale {chosen}",
-        )
-        for key, value in found.items()
-        if chosen not in value
-    ]
-    if absent:
-        raise ConfigError(document.path, absent)
+    for key, value in found.items():
+        if chosen not in value:
+            said = f"found values for {any_of(sorted(value))}"
+            document.complain(key, f"{said}; expected also one for the scale {chosen}")
+    if document.problems:
+        raise document.error
     data: Any = document.data
     for key in found:
         data = _replaced(data, key, found[key][chosen])
@@ -73,12 +68,10 @@ def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> 
         for key, line in document.lines.items()
         if (here := _key_at(key, found, chosen)) is not None
     }
-    return dataclasses.replace(document, data=data, read_lines=lambda: lines)
+    return dataclasses.replace(document, data=data, lines=lines)
 
 
 def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Key and value of what is written by scale."""
-
     def differs(value: Any) -> bool:
         return isinstance(value, dict) and bool(value) and set(value) <= set(scales)
 
@@ -93,7 +86,6 @@ def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key
 
 
 def _replaced(data: Any, key: Key, value: Any) -> Any:
-    """A copy of the data with another value at a key."""
     if not key:
         return value
     copy: Any = list(data) if isinstance(data, list) else dict(data)
@@ -106,7 +98,7 @@ def _without_scale(block: Any) -> Any:
 
 
 def _key_at(key: Key, found: Collection[Key], chosen: str) -> Key | None:
-    """Where a key of the file stands at the chosen scale; None where it is another scale's."""
+    """Where a key of the file stands at the chosen scale; None if it is another scale's."""
     for above in found:
         if key[: len(above)] == above and len(key) > len(above):
             return (*above, *key[len(above) + 1 :]) if key[len(above)] == chosen else None

@@ -129,7 +129,6 @@ def _protocol(file: ProtocolFile) -> Protocol:
 def _own_cluster(
     written: WrittenSuite, path: Path, catalog: Catalog | None, complaints: list[Complaint]
 ) -> Cluster | None:
-    """Return the cluster that a suite names; None where there is none of this name."""
     if written.cluster is None:
         return None
     files, folders = clusters_for(path, locations.dags_folder())
@@ -138,7 +137,7 @@ def _own_cluster(
         message = f"{one_of(written.cluster, files)}; looked in {looked}"
         complaints.append(Complaint(("cluster",), message))
         return None
-    return load_cluster(files[written.cluster], home=locations.home_folder(), catalog=catalog)
+    return load_cluster(files[written.cluster], catalog=catalog)
 
 
 MOST_NAMES = 500

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -86,7 +87,7 @@ def validate(
     context: Mapping[str, Any] | None = None,
     named: str | None = None,
 ) -> M | None:
-    """Return the part of a document as the model; None where something is wrong with it.
+    """Return the part of a document as the model; None if something is wrong with it.
 
     The model's validators get the context: the catalog, for names. `named` is the key that holds
     the file's own name.
@@ -148,7 +149,7 @@ def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
     if kind == "value_error":
         return Complaint(key, str(context["error"]))
     if kind == "literal_error":
-        choices = [str(choice) for choice in _literals_at(model, error["loc"])]
+        choices = re.findall(r"'(.*?)'", context["expected"])
         if isinstance(found, str):
             return Complaint(key, one_of(found, choices))
         return Complaint(key, f"found {describe(found)}; expected {any_of(choices)}")
@@ -165,20 +166,9 @@ def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
 
 
 def _fields_at(model: type[Any], location: Key) -> Mapping[str, FieldInfo]:
-    """Return the fields of the model that stands at a location below another."""
     inner = _type_at(model, location)
     found = [each for each in _alternatives(inner) if _is_model(each)]
     return fields_of(found[0]) if found else {}
-
-
-def _literals_at(model: type[Any], location: Key) -> list[Any]:
-    is_key = location[-1:] == ("[key]",)
-    alternatives = _alternatives(_type_at(model, location[:-2] if is_key else location))
-    for each in alternatives:
-        allowed = typing.get_args(each)[0] if is_key and typing.get_args(each) else each
-        if typing.get_origin(allowed) is typing.Literal:
-            return list(typing.get_args(allowed))
-    return []
 
 
 def _type_at(annotation: Any, location: Key) -> Any:
@@ -188,7 +178,7 @@ def _type_at(annotation: Any, location: Key) -> Any:
                 annotation = fields_of(each)[part].annotation
                 break
             arguments = [kind for kind in typing.get_args(each) if kind is not ...]
-            if arguments and typing.get_origin(each) is not typing.Literal:
+            if arguments:
                 annotation = arguments[-1]
                 break
     return annotation

@@ -19,13 +19,13 @@ _PS_ONLY = ("pservers", "trainers", "sync")
 
 @dataclass(frozen=True)
 class WrittenSuite:
-    """A suite as its file says it; blocks that are in order, also where the rest is not."""
+    """A suite as its file says it; blocks that are in order, also if the rest is not."""
 
     scale: str
     cluster: str | None
     blocks: tuple[tuple[Key, BlockFile], ...]
     file: SuiteFile | None
-    """None where something is wrong with the file."""
+    """None if something is wrong with the file."""
     complaints: tuple[Complaint, ...]
     """Keys of blocks that exclude each other."""
 
@@ -76,7 +76,6 @@ def _names(value: Any) -> list[str]:
 
 
 def _missing(block: BlockFile, key: Key) -> Iterator[Complaint]:
-    """Yield keys that a block lacks, and what is expected there."""
     for name in ("frameworks", "workload"):
         if block.command is None and getattr(block, name) is None:
             meaning = str(fields_of(BlockFile)[name].description)
@@ -87,7 +86,6 @@ def _missing(block: BlockFile, key: Key) -> Iterator[Complaint]:
 
 
 def _contradictions(block: BlockFile) -> Iterator[tuple[str, str]]:
-    """Yield key and message of what in a block does not go together."""
     if block.command is not None:
         for name in ("frameworks", "workload"):
             if getattr(block, name) is not None:

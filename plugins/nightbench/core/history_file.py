@@ -73,7 +73,7 @@ Name = Annotated[
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number above 0")]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number from 0")]
 Whole = Annotated[int, Field(ge=1, lt=2**31, description="a whole number from 1")]
-"""`3.0` is one, as tables write it where other rows have none."""
+"""`3.0` is one, as tables write it if other rows have none."""
 
 UNKNOWN: Any = None
 """Default of a column that may be absent or empty."""
@@ -93,7 +93,6 @@ class HistoryFile:
         """
         self.path = path
         self._problems: list[str] = []
-        self._unlisted = 0
         try:
             self._content = path.read_bytes()
             self._content.decode("utf-8-sig")
@@ -108,13 +107,9 @@ class HistoryFile:
             raise UserError(f"{path}: is empty, expected CSV with a header, or JSON lines")
         self._is_json = path.suffix.lower() == ".jsonl"
         first = next(filter(None, (line.strip() for line in self._lines())), "")
-        if not self._is_json and first.startswith("["):
-            raise UserError(
-                f"{path}:1: found a JSON list, expected CSV with a header, or a JSON object a line"
-            )
         self._is_json = self._is_json or first.startswith("{")
         self.columns: tuple[str, ...] = self._names()
-        """Names in the header, or keys of the first JSON object; none where that is broken."""
+        """Names in the header, or keys of the first JSON object; none if that is broken."""
 
     def _lines(self) -> Iterator[str]:
         # Read in parts: as one text, a large file takes several times its size in memory.
@@ -166,14 +161,12 @@ class HistoryFile:
     def close(self) -> None:
         """Raise a UserError that lists all problems, if there are any."""
         if self._problems:
-            more = [f"... and {self._unlisted} more"] if self._unlisted else []
-            raise UserError("\n".join([*self._problems, *more]))
+            unlisted = len(self._problems) - SHOWN_PROBLEMS
+            more = [f"... and {unlisted} more"] if unlisted > 0 else []
+            raise UserError("\n".join([*self._problems[:SHOWN_PROBLEMS], *more]))
 
     def _problem(self, line: int, said: str) -> None:
-        if len(self._problems) < SHOWN_PROBLEMS:
-            self._problems.append(f"{self.path}:{line}: {said}")
-        else:
-            self._unlisted += 1
+        self._problems.append(f"{self.path}:{line}: {said}")
 
     def _csv_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
         reader = csv.reader(self._lines(), strict=True)
@@ -200,8 +193,6 @@ class HistoryFile:
         if not names:
             return
         found = escaped(cut(", ".join(self.columns))) or "none"
-        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
-            found = f"{found} (columns have commas between them)"
         raise UserError(
             f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: {found}; "
             f"expected columns: {', '.join(model.model_fields)}"
@@ -217,12 +208,7 @@ class HistoryFile:
             try:
                 row = json.loads(content)
             except (ValueError, RecursionError) as error:
-                why = (
-                    f"{error.msg}, column {error.colno}"
-                    if isinstance(error, json.JSONDecodeError)
-                    else error
-                )
-                self._problem(line, f"found invalid JSON ({why}), expected one JSON object")
+                self._problem(line, f"found invalid JSON ({error}), expected one JSON object")
                 continue
             if not isinstance(row, dict):
                 self._problem(line, f"found {shown(row)}, expected one JSON object a line")

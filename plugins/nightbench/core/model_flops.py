@@ -54,7 +54,7 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
 
 
 def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
-    """Return the model FLOPs of one unit of work; None where the workload states none."""
+    """Return the model FLOPs of one unit of work; None if the workload states none."""
     params, forward = _params(workload, case), workload.cost.forward if workload.cost else {}
     terms = [evaluate(formula, params) for formula in forward.values()]
     return TRAINING * math.fsum(terms) / _units(params) if terms else None
@@ -63,11 +63,11 @@ def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
 def step_flops(
     forward: Mapping[str, str], computed: Mapping[str, float], params: Mapping[str, Any]
 ) -> float | None:
-    """Return the FLOPs of products in a trainer's step for one unit; None where there are none.
+    """Return the FLOPs of products in a trainer's step for one unit; None if there are none.
 
     Args:
         forward: term -> formula of the FLOPs of an example.
-        computed: term -> how many times a step computes it, where that is not once.
+        computed: term -> how many times a step computes it, if that is not once.
         params: of the scale.
     """
     flops = [evaluate(text, params) * computed.get(term, 1.0) for term, text in forward.items()]
@@ -83,7 +83,7 @@ def step_flops_per_unit(workload: WorkloadInfo, params: Mapping[str, Any]) -> fl
 
 
 def tokens_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
-    """Return the tokens of one unit of work; None where it is none of a language model."""
+    """Return the tokens of one unit of work; None if it is none of a language model."""
     if workload.cost is None or workload.cost.tokens is None:
         return None
     params = _params(workload, case)

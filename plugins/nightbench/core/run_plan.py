@@ -210,7 +210,7 @@ class CasePlan:
     has_experts: bool = False
     """Layers choose between experts for each token."""
     step_flops_per_unit: float | None = None
-    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
+    """FLOPs of products in a trainer's step for one unit; None if its workload states none."""
 
     @classmethod
     def of(
@@ -240,7 +240,7 @@ class CasePlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run as it was planned; `jobs` is empty where it was read back from the spool."""
+    """A run as it was planned; `jobs` is empty if it was read back from the spool."""
 
     run: Run
     owner: str
@@ -342,7 +342,6 @@ def zone_of(suite: Suite, cluster: Cluster) -> ZoneInfo:
 
 
 def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
-    """The job with what its repeats usually take."""
     known = (past or {}).get(job.case.case_id)
     if known is None:
         return job

@@ -49,7 +49,7 @@ class LevelEstimate:
     residual: Floats
     """Distance from the median of the proposed segment that the night belongs to."""
     aligned: Floats
-    """Distance from the level of the night; NaN from `base` on, where the level is not settled."""
+    """Distance from the level of the night; NaN from `base` on, if the level is not settled."""
     weekday: Floats
     """Effect of each of the seven weekdays, see `weekday_of`."""
     starts: tuple[int, ...]

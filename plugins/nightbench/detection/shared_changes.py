@@ -247,7 +247,7 @@ class _Night:
                     return
 
     def _candidates(self, factor: Factor, starts: Sequence[_Start]) -> list[_Candidate]:
-        """Return which rows of a factor moved on each of several nights, where enough did."""
+        """Return which rows of a factor moved on each of several nights, if enough did."""
         by_rows: dict[bytes, list[tuple[_Start, Indices, Floats, Floats]]] = defaultdict(list)
         for start in starts:
             rows, steps, errors = self._matrix.steps(factor, start.first)

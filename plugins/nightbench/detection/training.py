@@ -38,12 +38,12 @@ ROUNDING: Mapping[str, Mapping[str, float]] = {
     **{"tf32": _HALF, "fp16": _HALF, "bf16": _BF16},
 }
 """Change of a loss if kernels add in another order (other threads, instruction sets, processors,
-versions): of 1, or of the loss where that is more. `python -m tests.performance training` measures
+versions): of 1, or of the loss if that is more. `python -m tests.performance training` measures
 it; docs/evaluation-losses.md has the values. Those of tf32 and fp16, which keep three bits more
 than bf16, are computed from bf16."""
 
 DROPOUT = 0.05
-"""The least of it where dropout is on and the version changed: its random numbers may, too."""
+"""The least of it if dropout is on and the version changed: its random numbers may, too."""
 
 PROVED_NIGHTS = 5
 """Nights after which a change alerts, and losses that were equal to the last bit must stay so."""
@@ -326,8 +326,8 @@ def lines_that_differ(
 ) -> dict[str, TrainingVerdict]:
     """Compare the first losses of one night between lines; return what differs by case_id.
 
-    Where three lines or more do the same work and one differs from all others, that one changed.
-    Where two lines differ, neither is presumed right: the verdict is that nothing is comparable.
+    If three lines or more do the same work and one differs from all others, that one changed.
+    If two lines differ, neither is presumed right: the verdict is that nothing is comparable.
     Cases with dropout are left out, whose random numbers are each line's own, and those with
     asynchronous servers, whose trainers may begin after another's update.
     """

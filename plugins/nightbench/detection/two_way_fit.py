@@ -104,10 +104,10 @@ def two_groups(
 
 
 def fit_of_step(values: Floats, steps: Floats, noise: Floats, first: int) -> float:
-    """Return the log likelihood that rows gain by a step on a night; 0 where no night is known.
+    """Return the log likelihood that rows gain by a step on a night; 0 if no night is known.
 
     Args:
-        values: distances from the level before, rows by nights; NaN where there is none.
+        values: distances from the level before, rows by nights; NaN if there is none.
         steps: of each row.
         noise: of each row.
         first: the night.
@@ -152,7 +152,7 @@ def two_way_fit(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
     """Return the component of each night that series have in common, and its known nights.
 
     Args:
-        values: logarithms, series by nights; NaN where there is none.
+        values: logarithms, series by nights; NaN if there is none.
         noise: relative standard deviation of each series from night to night.
 
     Returns:
@@ -214,7 +214,7 @@ def row_noise(values: Floats) -> Floats:
 
 
 def nan_median(values: Floats, axis: int) -> tuple[Floats, Indices]:
-    """Median without NaN, 0 where there is nothing else, and how many values it is of."""
+    """Median without NaN, 0 if there is nothing else, and how many values it is of."""
     ordered = np.sort(values, axis=axis)
     count = np.isfinite(values).sum(axis=axis)
     low, high = np.maximum(count - 1, 0) // 2, count // 2
@@ -227,18 +227,18 @@ def nan_median(values: Floats, axis: int) -> tuple[Floats, Indices]:
 
 
 def column_median(values: Floats) -> Floats:
-    """Median of each night; NaN where no series has a value."""
+    """Median of each night; NaN if no series has a value."""
     middle, count = nan_median(values, axis=0)
     return np.where(count > 0, middle, np.nan)
 
 
 def known_median(values: Floats) -> float:
-    """Median without NaN; NaN where there is nothing else."""
+    """Median without NaN; NaN if there is nothing else."""
     known = values[np.isfinite(values)]
     return median(known) if len(known) else math.nan
 
 
 def commonest(states: Indices) -> int:
-    """Return the commonest state; 0 where none is known."""
+    """Return the commonest state; 0 if none is known."""
     known = states[states > 0]
     return int(np.bincount(known).argmax()) if len(known) else 0

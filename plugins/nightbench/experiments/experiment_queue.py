@@ -106,14 +106,10 @@ def take(
     now = datetime.now(UTC)
     with opened(connect) as warehouse:
         rows = warehouse.experiments.find(states=("queued", "running"))
-        rows = [row for row in rows if row["state"] == "queued" or row["dag_run_id"] is not None]
-        rows = [
-            row
-            for row in rows
-            if row["state"] == "running"
-            or (row["name"] not in but_not and (night is None or _is_of(row, night)))
-        ]
-        if not rows:
+        running = [row for row in rows if row["state"] == "running" and row["dag_run_id"]]
+        wanted = [row for row in rows if night is None or _is_of(row, night)]
+        queued = [row for row in wanted if row["state"] == "queued" and row["name"] not in but_not]
+        if not running and not queued:
             return None
         nights = list(suites())
 
@@ -128,16 +124,14 @@ def take(
             ours = Experiment.of(found)
             return ours, Gap(ours.until) if ours.priority == NIGHT else gap_of(ours.cluster)
 
-        running = [row for row in rows if row["state"] == "running"]
         for row in sorted(running, key=lambda each: each["dag_run_id"] != dag_run_id):
             mine = row["dag_run_id"] == dag_run_id
             if mine or (
-                (night is None or _is_of(row, night))
+                row in wanted
                 and dag_run_state(row["dag_run_id"]) in ENDED
                 and warehouse.experiments.adopt(row["name"], row["dag_run_id"], dag_run_id)
             ):
                 return taken(row)
-        queued = [row for row in rows if row["state"] == "queued"]
         of = {row["of"] for row in queued if row["kind"] == ExperimentKind.PROFILE}
         done = {row["name"] for row in warehouse.experiments.find(names=list(of), states=["done"])}
         queued = [row for row in queued if row.get("of") is None or row["of"] in done]

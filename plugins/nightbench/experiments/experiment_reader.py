@@ -19,7 +19,7 @@ _KINDS = {schema_of(kind): kind for kind in ExperimentKind}
 
 
 class ExperimentReader:
-    """Experiments, as `nightbench.web.ExperimentFiles` describes them."""
+    """Experiments whose parts have the fields of `nightbench.web.experiment_models`."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool

@@ -7,6 +7,7 @@ not be prepared. A cancelled measurement leaves no process on any node.
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from nightbench.core.errors import UserError
@@ -102,7 +103,7 @@ async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], 
 async def run_disjoint(
     jobs: Sequence[JobSpec], measure: Callable[[JobSpec], Coroutine[Any, Any, T]], at_once: int
 ) -> list[T]:
-    """Measure jobs in their order, several at once where they share no node or device.
+    """Measure jobs in their order, several at once if they share no node or device.
 
     No job overtakes one that waits for a node or device: series keep the order of the plan.
 
@@ -144,7 +145,7 @@ async def _measure_case(
         store.save_job(job.to_json())
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
         await prepare(job, targets, shipment, on_event, store=store)
-        measured = throughput_of(job.case)
+        measured = partial(throughput_of, job.case)
         return await run_gang(job, targets, store, on_event, measured, shipment)
     except Cancelled as cancelled:
         await delete_pods_of(job, targets, on_event)

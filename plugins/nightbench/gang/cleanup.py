@@ -62,8 +62,8 @@ async def cancel(
 ) -> CancelReport:
     """End a job on all its nodes; its controller, if one runs, then records it as cancelled.
 
-    Nothing happens where it was never prepared. `store` gets the outcome, also if this raises; it
-    is None where a controller does that.
+    Nothing happens if it was never prepared. `store` gets the outcome, also if this raises; it
+    is None if a controller does that.
 
     Raises:
         NodeError: a node does not answer; its processes end when the lease expires.
@@ -264,7 +264,7 @@ async def sweep(
 
     Returns:
         Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
-        empty where a node could not be asked; the others are swept all the same.
+        empty if a node could not be asked; the others are swept all the same.
     """
     if any(isinstance(each, PodTarget) for each in targets.values()):
         return {name: {"found": [], "killed": []} for name in targets}  # processes end with pods
@@ -281,7 +281,7 @@ async def clean(
 
     Returns:
         Node -> {"removed": [path]}, or the names of its pods that no run uses; {"problem": why}
-        where a node could not be asked.
+        if a node could not be asked.
     """
     pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
     if pods:

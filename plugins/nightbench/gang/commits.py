@@ -73,7 +73,7 @@ async def merge_base(
     """Return the commit at which a commit left its repository's branch.
 
     Raises:
-        CommitFailed: the repository has no such commit; `CommitLate` where the time was up.
+        CommitFailed: the repository has no such commit; `CommitLate` if the time was up.
         NodeError: the node does not answer, or has no git.
     """
     async with _agent(commit, targets, shipment, ignore) as (agent, uv):
@@ -97,7 +97,7 @@ async def build_commit(
     it but the repository.
 
     Raises:
-        CommitFailed: it cannot be built; `CommitLate` where the time was up.
+        CommitFailed: it cannot be built; `CommitLate` if the time was up.
         NodeError: the node does not answer, or has no git.
         SpoolError: the wheel cannot be kept.
     """

@@ -134,14 +134,14 @@ _NOT_THE_NODE = (EnvironmentUnavailable, AgentCrashed)
 
 
 def reason_of(error: UserError) -> Reason:
-    """Return the reason of an error; it names the node where the error is about one."""
+    """Return the reason of an error; it names the node if the error is about one."""
     if isinstance(error, NodeError):
         return error.reason
     return Reason(ReasonCode.CONTROLLER_ERROR, observed=str(error))
 
 
 def faults_of(error: UserError) -> tuple[Reason, ...]:
-    """Return the fault of the node that an error is about; empty where the node is not at fault.
+    """Return the fault of the node that an error is about; empty if the node is not at fault.
 
     An environment that cannot be built is no fault of the node. Neither is a mistake in
     the code that was shipped to it, or a pod that Kubernetes did not place.

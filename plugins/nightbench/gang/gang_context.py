@@ -24,7 +24,7 @@ from nightbench.spool import CaseStore, RepeatOutcome
 PROGRESS_INTERVAL_S = 1.0
 
 ThroughputOf = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]
-"""(controller's record of a repeat, node -> result.json) -> units/s; None where not measured."""
+"""(controller's record of a repeat, node -> result.json) -> units/s; None if not measured."""
 
 
 class GangContext:
@@ -243,7 +243,7 @@ class AgentSupervisor:
                 await self._start(client, later, repeat, optional)
 
     async def restart(self, client: NodeClient) -> None:
-        """Start an agent where the last one died; the new agent writes the repeat's result."""
+        """Start an agent if the last one died; the new agent writes the repeat's result."""
         try:
             started, _ = await client.start_agent(sweep=False)
             if not started:
@@ -305,7 +305,7 @@ class AgentSupervisor:
                 )
 
     async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
-        """Start an agent unless one runs; give up after a lease, or where agents end at once."""
+        """Start an agent unless one runs; give up after a lease, or if agents end at once."""
         gang = self._gang
         if begun.starts >= MAX_STARTS:
             raise NodeError.of(

@@ -48,7 +48,7 @@ class HostKey:
     fingerprint: str
     status: Status
     known: str | None = None
-    """Fingerprint of the key of this kind that known_hosts holds, where it is another one."""
+    """Fingerprint of the key of this kind that known_hosts holds, if it is another one."""
 
     @property
     def line(self) -> str:

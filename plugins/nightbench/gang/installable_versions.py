@@ -64,7 +64,7 @@ def versions_of(
 
     They ascend.
 
-    A file is a wheel as simple indexes list it: name and, where known, requires_python and yanked.
+    A file is a wheel as simple indexes list it: name and, if known, requires_python and yanked.
     The architecture is as `uname -m` prints it.
     """
     found: set[Version] = set()

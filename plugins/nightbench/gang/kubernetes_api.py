@@ -61,7 +61,7 @@ class ApiAccess:
     """The Airflow Connection, for messages."""
     in_cluster: bool = False
     path: str | None = None
-    """Kubeconfig file; the user's own (KUBECONFIG, ~/.kube/config) where nothing is given."""
+    """Kubeconfig file; the user's own (KUBECONFIG, ~/.kube/config) if nothing is given."""
     text: str | None = None
     """Content of a kubeconfig as JSON."""
     context: str | None = None

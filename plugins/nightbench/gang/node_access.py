@@ -64,7 +64,7 @@ async def on_all(work: Iterable[Awaitable[T]]) -> list[T]:
 class Layout:
     """Paths below `environments.root`, which is absolute (its `~` is resolved on the node).
 
-    The state of jobs is below `environments.job_root` where the site names one: a root on a
+    The state of jobs is below `environments.job_root` if the site names one: a root on a
     shared file system suits environments, but not files that change every second.
     """
 
@@ -83,7 +83,7 @@ class Layout:
 
     @property
     def job_root_option(self) -> list[str]:
-        """The option of the agent's verbs for the folder of jobs; empty where it is the root."""
+        """The option of the agent's verbs for the folder of jobs; empty if it is the root."""
         return ["--job-root", self.job_root] if self.job_root != self.root else []
 
     def code(self, digest: str) -> str:
@@ -114,7 +114,7 @@ async def _expand(transport: Transport, path: str) -> str:
 
 
 async def read_document(transport: Transport, path: str) -> dict[str, Any] | None:
-    """Return the JSON object in a file of a node; None where there is no such file.
+    """Return the JSON object in a file of a node; None if there is no such file.
 
     Raises:
         DamagedAnswer: it holds something else.
@@ -183,7 +183,7 @@ class Agent:
         Raises:
             AgentCrashed: it ended with a traceback.
             PythonUnusable: the node's interpreter is not there, or too old.
-            RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
+            RemoteFailure: it failed, or printed no JSON; `DiskFull` if that was the reason.
         """
         transport = self.transport
         done = await transport.run(

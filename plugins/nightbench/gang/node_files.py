@@ -89,7 +89,7 @@ class NodeFiles(ABC):
         """Run a command without a shell."""
 
     async def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None where there is none."""
+        """Return the content of a file; None if there is none."""
         return await self._piece(path, 0, -1)  # at once: another may replace the file
 
     async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
@@ -162,7 +162,7 @@ class NodeFiles(ABC):
         return done.exit != 0 or done.stdout.split()[:1] == [digest.encode()]
 
     async def mkdir(self, path: str) -> bool:
-        """Make one folder, atomically; return False where it existed already."""
+        """Make one folder, atomically; return False if it existed already."""
         expected = (errno.EEXIST,)
         return not (await self._ask(f"make {path}", "mkdir", path, expected=expected)).failed
 
@@ -171,7 +171,7 @@ class NodeFiles(ABC):
         await self._ask(f"make {path}", "makedirs", path)
 
     async def rename(self, source: str, destination: str) -> bool:
-        """Rename; return False where the destination is a folder that is not empty."""
+        """Rename; return False if the destination is a folder that is not empty."""
         what, full = f"rename {source} to {destination}", (errno.ENOTEMPTY, errno.EEXIST)
         answer = await self._ask(what, "rename", source, expected=full, to=destination)
         return not answer.failed
@@ -181,7 +181,7 @@ class NodeFiles(ABC):
         return not (await self._ask(f"look at {path}", "size", path, expected=ABSENT)).failed
 
     async def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no such folder."""
+        """Return the names in a folder, sorted; none if there is no such folder."""
         answer = await self._ask(f"list {path}", "listdir", path, expected=ABSENT)
         return [name.decode(errors="replace") for name in answer.content.split(b"\0") if name]
 

@@ -50,13 +50,13 @@ WAIT_MARGIN_S = 600.0
 """A gang waits for its pods for `wait_s`; its own controller deletes them within so long."""
 
 _MARKED = "grep -lzs '^NIGHTBENCH_AGENT=' /proc/[0-9]*/environ"
-"""Lists processes of jobs; exit code 1 where there is none."""
+"""Lists processes of jobs; exit code 1 if there is none."""
 
 
 def pods_of(
     job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent = ignore
 ) -> GangPods | None:
-    """Return the pods of a job; None where its nodes are machines."""
+    """Return the pods of a job; None if its nodes are machines."""
     found = {node.name: targets.get(node.name) for node in job.nodes}
     pods = {name: each for name, each in found.items() if isinstance(each, PodTarget)}
     return GangPods(job, pods, on_event) if pods else None

@@ -66,7 +66,7 @@ async def preflight(
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
-        the network. It is None where fewer than two nodes are free, Slurm has them, or they are
+        the network. It is None if fewer than two nodes are free, Slurm has them, or they are
         pods.
     """
     pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}

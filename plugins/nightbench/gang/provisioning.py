@@ -118,7 +118,7 @@ async def _prepare_nodes(
 async def build_environment(
     job: JobSpec, targets: Mapping[str, Target], shipment: Shipment
 ) -> None:
-    """Build the environment of a job on all its nodes, where `prepare` finds it.
+    """Build the environment of a job on all its nodes, if `prepare` finds it.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
@@ -135,7 +135,7 @@ class _Environment:
     agent: Agent
     interpreter: str
     python: str | None
-    """Its series; None where the node builds no environment."""
+    """Its series; None if the node builds no environment."""
     pythons: tuple[str, ...]
     """Series of the lock that run on the node, the newest first."""
 
@@ -148,7 +148,7 @@ async def _environments(
 ) -> dict[str, _Environment]:
     """Build or find the environment on all nodes of a gang, with one Python on all of them.
 
-    Each node takes its newest. Where they differ, all take the newest that each of them has, else
+    Each node takes its newest. If they differ, all take the newest that each of them has, else
     one that uv downloads on those without it.
     """
 

@@ -198,7 +198,7 @@ class RepeatController:
             self._clocks[node] = min(known, offset, key=lambda each: each.error_s)
 
     def _restart_agents(self, nodes: tuple[str, ...]) -> None:
-        """Start agents where the last one may have died; a new one writes that into the result."""
+        """Start agents if the last one may have died; a new one writes that into the result."""
         now = self.gang.clock()
         for client in self.gang.clients:
             last_s = self._started_s.get(client.name, float("-inf"))

@@ -47,7 +47,7 @@ class Shipment:
     benchmarks: Path
     """The `benchmarks/` folder."""
     uv: Path | None = None
-    """This machine's uv binary, for nodes of its architecture; None where they have their own."""
+    """This machine's uv binary, for nodes of its architecture; None if they have their own."""
     uv_version: str = ""
     wheelhouse: Path | None = None
     """Folder of wheels for nodes without an index."""
@@ -91,7 +91,7 @@ class Shipped:
     uv: str | None
     wheel: str | None
     wheelhouse: tuple[str, ...] | None
-    """Folders with a wheel each; None where the node has an index."""
+    """Folders with a wheel each; None if the node has an index."""
 
 
 def pack(benchmarks: Path, project: Path | None = None) -> bytes:

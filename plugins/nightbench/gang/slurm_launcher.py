@@ -47,7 +47,7 @@ ENVIRONMENT = "HOME,USER,LOGNAME,PATH,LANG"
 def launcher_of(
     job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent
 ) -> SlurmLauncher | None:
-    """Return the launcher of a gang; None where each agent is started over SSH."""
+    """Return the launcher of a gang; None if each agent is started over SSH."""
     policy = targets[job.nodes[0].name].slurm if job.nodes[0].name in targets else None
     return SlurmLauncher(job, policy, on_event) if policy is not None else None
 
@@ -80,10 +80,10 @@ class SlurmLauncher:
         """Jobs whose end was reported."""
         self._end: Reason | None = None
         self.waits: str | None = None
-        """Why the agents have not begun, as a sentence; None where nothing is waited for."""
+        """Why the agents have not begun, as a sentence; None if nothing is waited for."""
 
     async def start(self, transport: Transport) -> bool:
-        """Submit the job; return False where it runs already, or waits for its nodes.
+        """Submit the job; return False if it runs already, or waits for its nodes.
 
         Raises:
             NodeError: for now it cannot be started.
@@ -101,7 +101,7 @@ class SlurmLauncher:
             return await self._submit(transport)
 
     async def is_running(self, transport: Transport) -> bool:
-        """Return whether the job runs; what was known last where Slurm does not answer."""
+        """Return whether the job runs; what was known last if Slurm does not answer."""
         async with self._busy:
             try:
                 found = await self._ask(transport)
@@ -126,7 +126,7 @@ class SlurmLauncher:
         return end
 
     async def end(self, transport: Transport) -> None:
-        """Cancel the job where it is left in the queue, and wait for its end."""
+        """Cancel the job if it is left in the queue, and wait for its end."""
         for job in await _queue(transport, self._name):
             if job.is_active:
                 await transport.write_atomic(await self._ended_path(transport, job.number), b"")
@@ -172,7 +172,7 @@ class SlurmLauncher:
         return found
 
     async def _accounted(self, transport: Transport, number: int) -> SlurmJob:
-        """Return a job that has left the queue, from the accounting where Slurm has one."""
+        """Return a job that has left the queue, from the accounting if Slurm has one."""
         words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}"]
         words.append("--format=JobIDRaw,State,ExitCode")
         done = await transport.run(words, timeout_s=COMMAND_TIMEOUT_S)

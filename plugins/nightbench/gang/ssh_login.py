@@ -95,7 +95,7 @@ async def connect(target: SshTarget) -> asyncssh.SSHClientConnection:
 async def _login_with_retries(
     target: SshTarget, below: asyncssh.SSHClientConnection | None, whole: SshTarget
 ) -> asyncssh.SSHClientConnection:
-    """Log in; try again where a busy sshd (MaxStartups 10:30:100) closed before the login."""
+    """Log in; try again if a busy sshd (MaxStartups 10:30:100) closed before the login."""
     clock = asyncio.get_running_loop().time
     give_up_s, pause_s, attempt = clock() + THROTTLED_S, FIRST_PAUSE_S, 1
     while True:

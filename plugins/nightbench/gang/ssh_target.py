@@ -44,11 +44,11 @@ class SshTarget:
     """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` next to a key is found."""
     agent: str | None = None
     """Socket of the SSH agent whose keys are offered too; "" means SSH_AUTH_SOCK of this process,
-    None none but where there are no client keys."""
+    None none but if there are no client keys."""
     python: str = "python3"
     """The node's Python, 3.7 or newer."""
     slurm: SlurmPolicy | None = None
-    """Set where this is the login node of the Slurm cluster that the node belongs to."""
+    """Set if this is the login node of the Slurm cluster that the node belongs to."""
     jump: tuple[SshTarget, ...] = ()
     """Hosts that the connection passes through, the first first."""
     problem: str | None = None

@@ -192,7 +192,7 @@ class Transport(NodeFiles):
 
         Raises:
             NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+            RemoteFailure: the request failed on the node; `DiskFull` if its disk is full.
         """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
         async with self.guard("follow", FILE_TIMEOUT_S):

@@ -89,7 +89,7 @@ def _wheels(folder: Path, machine: str, version: str) -> Iterator[Path]:
 
 
 def _locked(version: str) -> frozenset[str]:
-    """Return the hashes of uv's wheels in the lock; empty where no lock pins this version."""
+    """Return the hashes of uv's wheels in the lock; empty if no lock pins this version."""
     lock = CHECKOUT / "requirements" / "uv.lock" if CHECKOUT else None
     if lock is None or not lock.is_file():
         return frozenset()

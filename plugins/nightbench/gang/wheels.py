@@ -104,7 +104,7 @@ def packages_of(
     """Return the packages that a lock pins.
 
     The lock is the text of a requirements file with hashes. `version` is that of the main package
-    where the suite overrides the lock's; where a wheel that the suite names has `replaced` it, it
+    if the suite overrides the lock's; if a wheel that the suite names has `replaced` it, it
     is left out.
     """
     found = []

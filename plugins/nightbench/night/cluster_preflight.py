@@ -72,7 +72,7 @@ class ClusterHealth:
 
     @property
     def failed(self) -> bool:
-        """True where a finding is a failure."""
+        """True if a finding is a failure."""
         found = [f for node in self.nodes for f in node.findings]
         return any(f.level is FindingLevel.FAIL for f in (*found, *self.between))
 
@@ -177,7 +177,7 @@ def save(folder: RunSpool, health: ClusterHealth, policy: HealthPolicy, out: Nod
 
 
 def read(folder: RunSpool) -> RunHealth | None:
-    """Return what `save` stored; None where the run had no preflight."""
+    """Return what `save` stored; None if the run had no preflight."""
     document = read_json(_file(folder))
     if document is None or document.get("schema") != SCHEMA:
         return None

@@ -1,7 +1,7 @@
 """The preflight of a run: examine its nodes, record that, place cases around unhealthy ones.
 
 It never fails a run. An unhealthy node costs the cases that need it, and one without enough nodes
-ends as failed. Where the nodes cannot be examined, each case meets the same problem and reports it.
+ends as failed. If the nodes cannot be examined, each case meets the same problem and reports it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.placement import TooFewNodes, moved, nodes_for
 from nightbench.core.sentences import sentences
-from nightbench.gang import GangEvent, Target
+from nightbench.gang import Target
 from nightbench.night.cluster_preflight import (
     ClusterHealth,
     examine,
@@ -73,7 +73,7 @@ class Placement:
 
 
 def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Placement:
-    """Move cases whose nodes are left out to others, where the cluster has them."""
+    """Move cases whose nodes are left out to others, if the cluster has them."""
     kept: list[JobSpec] = []
     changed: list[str] = []
     unplaced: dict[str, tuple[Reason, ...]] = {}
@@ -83,7 +83,10 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
             kept.append(job)
             continue
         try:
-            nodes = nodes_for(job.case, _same_machine_nodes(job, cluster), out.keys())
+            # A job keeps the CPU architecture that it was placed on.
+            same = [node for node in cluster.nodes if node.machine == job.nodes[0].machine]
+            there = dataclasses.replace(cluster, nodes=tuple(same))
+            nodes = nodes_for(job.case, there, out.keys())
         except TooFewNodes as error:
             unplaced[job.case.case_id] = (
                 *(reason for node in lost for reason in out[node]),
@@ -94,12 +97,6 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
         processes = moved(job.processes, job.nodes, nodes, cluster)
         kept.append(dataclasses.replace(job, nodes=nodes, processes=processes))
     return Placement(tuple(kept), tuple(changed), unplaced)
-
-
-def _same_machine_nodes(job: JobSpec, cluster: Cluster) -> Cluster:
-    """Return the cluster with nodes of the CPU architecture alone that a job was placed on."""
-    nodes = tuple(node for node in cluster.nodes if node.machine == job.nodes[0].machine)
-    return dataclasses.replace(cluster, nodes=nodes)
 
 
 def save_placement(folder: RunSpool, placement: Placement) -> None:
@@ -131,7 +128,7 @@ class CaseUnplaced(UserError):
 
 
 def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
-    """Return the job on nodes that have not failed in this run; unchanged where its own have not.
+    """Return the job on nodes that have not failed in this run; unchanged if its own have not.
 
     Raises:
         CaseUnplaced: too few nodes are left.
@@ -157,7 +154,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
 
     Returns:
         For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or
-        `problem` where the nodes could not be examined.
+        `problem` if the nodes could not be examined.
     """
     try:
         cluster = on_this_machine(load_cluster(run))
@@ -180,9 +177,6 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
 
 
 async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -> ClusterHealth:
-    def log_event(event: GangEvent) -> None:
-        log.info("%s", event)
-
     targets, document = await open_targets(cluster), run.run() or {}
     shipment = kept_shipment(run, document["code_digest"], cluster.environments.wheelhouse)
     frameworks = load_catalog(shipment.benchmarks).frameworks
@@ -195,7 +189,7 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
         # Controls are series of nightly runs; a run on demand does not wait for them.
         controls=document.get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
-        on_event=log_event,
+        on_event=lambda event: log.info("%s", event),
     )
 
 

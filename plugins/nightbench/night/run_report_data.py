@@ -15,7 +15,6 @@ from nightbench.core.tables import Cell, fill
 from nightbench.night.cluster_preflight import notes as node_notes
 from nightbench.night.detector_grade import DetectorGrades
 from nightbench.report import (
-    charts,
     from_warehouse,
     report_page,
     report_text,
@@ -72,7 +71,7 @@ def write_run_tables(
     for table, cells in tables:
         parts.append(suite_tables.to_markdown(table, cells).rstrip())
         if folder is not None:
-            charts.write_charts(table, cells, folder / run.run_id)
+            suite_tables.write_charts(table, cells, folder / run.run_id)
             figure = f"{run.run_id}/{table.name}"
             parts.append(f"![{table.title}]({figure}.png)\n\n[as SVG]({figure}.svg)")
     return tables, "\n\n".join(parts)

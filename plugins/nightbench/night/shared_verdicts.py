@@ -189,12 +189,8 @@ def _judge_again(
 ) -> Iterator[Judgement]:
     """Judge nights by case_id, whose versions make no change likelier."""
     nights = (
-        (
-            ChangeDetector(False, by_releases=False),
-            points[:-1],
-            points[-1],
-        )
-        for case_id, points in again.items()
+        (ChangeDetector(with_smallest=False, by_releases=False), points[:-1], points[-1])
+        for points in again.values()
     )
     return judge_nights(nights, len(again), policy)
 
@@ -208,7 +204,7 @@ def _unchanged_by_release(
 ) -> str:
     """Return how few series of a line moved with one that moved with no other.
 
-    A new version makes a change that begins with it likelier. Where it moved fewer than three
+    A new version makes a change that begins with it likelier. If it moved fewer than three
     series of its line, it does not, and the nights speak for themselves. Else empty.
     """
     since = alone[row.name][0] if row.name in alone else None

@@ -1,7 +1,7 @@
 """Model FLOPs per second and their share of what the devices can do (MFU).
 
 `device_peaks.csv` holds dense peaks in TFLOP/s: of fp32 without tensor cores, of the others with
-them and with sums in float32; empty where the device has none.
+them and with sums in float32; empty if the device has none.
 """
 
 import csv
@@ -26,7 +26,7 @@ def known_devices() -> tuple[dict[str, str], ...]:
 
 
 def device_of(fingerprints: Iterable[Mapping[str, Any]], kind: str) -> str | None:
-    """Return the model of the nodes' devices; None where they differ or are not known."""
+    """Return the model of the nodes' devices; None if they differ or are not known."""
     models = {
         device.get("model")
         for each in fingerprints

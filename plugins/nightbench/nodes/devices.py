@@ -190,7 +190,7 @@ def _driver(
 
 
 def _cuda_major(variant: str) -> int | None:
-    """`cu126` -> 12, `cu130` -> 13; None where it is no CUDA variant."""
+    """`cu126` -> 12, `cu130` -> 13; None if it is no CUDA variant."""
     found = re.match(r"cu(?:da)?-?(\d{2})\d*\Z", variant)
     return int(found[1]) if found else None
 

@@ -49,7 +49,7 @@ def findings(
     Interpreters and drivers are those that the lines expect.
 
     Returns:
-        The most severe first; empty where nothing was found.
+        The most severe first; empty if nothing was found.
     """
     if seen.api is not None:
         return tuple(pod_findings(seen.api, cluster, lines))

@@ -72,7 +72,7 @@ class NodePreflight:
     """Time by the controller's clock (UTC, ISO 8601)."""
     reachable: bool
     document: Mapping[str, Any] | None = None
-    """nightbench.preflight/1; None where the agent could not run."""
+    """nightbench.preflight/1; None if the agent could not run."""
     api: Mapping[str, Any] | None = None
     """Answer of the API server about a node that is a pod: version, denied rights, quotas."""
     problem: Reason | None = None
@@ -106,7 +106,7 @@ class JudgedNode:
 
     @property
     def fault(self) -> Reason | None:
-        """Why the node must not be used; None where it may be."""
+        """Why the node must not be used; None if it may be."""
         failed = next((f for f in self.findings if f.level is FindingLevel.FAIL), None)
         if failed is None:
             return None
@@ -212,7 +212,7 @@ def all_reduce(
     library that reduced it, if not TCP's sockets, as `backend`.
 
     Returns:
-        None where no round is complete.
+        None if no round is complete.
     """
     rounds = list(zip(*(answer["seconds"] for answer in answers), strict=False))
     values = tuple(

@@ -41,7 +41,7 @@ configurations. The task fails if a configuration failed. Its log and `nightbenc
 
 
 def accept_dag() -> DAG | None:
-    """Return the DAG with the form; None where there is no cluster to offer."""
+    """Return the DAG with the form; None if there is no cluster to offer."""
     clusters = list(find_clusters(locations.dags_folder()))
     if not clusters:
         return None

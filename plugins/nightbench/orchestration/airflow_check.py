@@ -19,7 +19,7 @@ from nightbench.config.project import validated
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.package_files import package_folder
-from nightbench.orchestration.airflow_versions import installed, lacking, refuse_too_old
+from nightbench.orchestration.airflow_versions import lacking
 from nightbench.orchestration.connections import (
     BY_ROLE,
     WAREHOUSE,
@@ -46,11 +46,9 @@ class Examined:
 
 def findings() -> Iterator[Examined]:
     """Examine the Airflow whose configuration this process has, one thing after another."""
-    yield (versions := _versions())
-    if versions.state == "missing":
-        return
     from airflow.sdk.configuration import conf
 
+    yield _versions()
     yield _provider()
     yield _plugin()
     yield _executor(conf)
@@ -82,12 +80,7 @@ def _versions() -> Examined:
     found = {name: metadata.version(name) for name in names}
     said = ", ".join(f"{name} {version}" for name, version in found.items())
     said += f", Python {sys.version_info.major}.{sys.version_info.minor}"
-    airflow = installed()
-    try:
-        refuse_too_old(airflow)
-    except UserError as error:
-        return Examined("versions", "missing", said, str(error))
-    lacks = "; ".join(lacking(airflow))
+    lacks = lacking()
     return Examined("versions", "note" if lacks else "ok", said, lacks)
 
 
@@ -165,7 +158,7 @@ def _connections() -> Iterator[Examined]:
     clusters = {} if _is_the_packages_own() else find_clusters(locations.dags_folder())
     for path in clusters.values():
         try:
-            cluster = load_cluster(path, home=locations.home_folder())
+            cluster = load_cluster(path)
         except UserError as error:
             yield Examined(f"cluster {path.stem}", "missing", str(error), "nightbench validate")
             continue
@@ -270,7 +263,6 @@ def _is_the_packages_own() -> bool:
 
 
 def _dags() -> Examined:
-    """Compare the DAGs of the project with those that Airflow has."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:

@@ -181,13 +181,14 @@ def _measure_queue(
 def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, bool]:
     """Measure an experiment and store its end; return its state, and whether it yields."""
     from nightbench.experiments.confirm import MeasuredElsewhere
+    from nightbench.experiments.engine import Turn
     from nightbench.experiments.measuring import MEASURES, failed
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import EnvironmentUnavailable, NodeError
     from nightbench.spool import open_spool
 
-    name, kind = experiment.name, experiment.kind
+    name = experiment.name
     log.info("%s of %s: %s", name, experiment.requested_by, experiment.request)
     record = ExperimentRecord(experiment, connect, log.warning)
     reporter = ComparisonReporter(log.info, all_events=True)
@@ -198,7 +199,7 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
             context = experiment_context(
                 experiment.suite, experiment.cluster, until=_deadline(experiment, gap)
             )
-            work = MEASURES[kind](experiment, open_spool(), context, reporter, record)
+            work = MEASURES[experiment.kind](Turn(record, open_spool(), context, reporter))
             ended = measured(work, reporter.refresh)
     except MeasuredElsewhere as error:
         ended = Ended("queued", str(error))

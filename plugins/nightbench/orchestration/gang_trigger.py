@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import (
@@ -180,7 +181,7 @@ class GangTrigger(BaseTrigger):
                     targets,
                     store,
                     self._on_event,
-                    throughput_of=throughput_of(planned.job.case),
+                    throughput_of=partial(throughput_of, planned.job.case),
                     shipment=await self._shipment(planned),
                 )
         except TimeoutError:
@@ -254,7 +255,6 @@ class GangTrigger(BaseTrigger):
         return await asyncio.to_thread(kept_shipment, run, digest, cluster.environments.wheelhouse)
 
     async def _log_progress(self) -> None:
-        """Write lines of progress into the task's log."""
         view = await asyncio.to_thread(self._view)
         while True:
             await asyncio.sleep(POLL_S)

@@ -84,7 +84,7 @@ def checked(given: Mapping[str, Any]) -> Row:
 
 
 def profile_page_of(profile_id: str) -> str | None:
-    """Return the page of a profile; None where the spool does not have it."""
+    """Return the page of a profile; None if the spool does not have it."""
     document = saved_profile(open_spool(), profile_id)
     return None if document is None else profile_page(document, datetime.now(UTC))
 
@@ -98,17 +98,17 @@ def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
 
-    from nightbench.orchestration.airflow_versions import installed, lacking
+    from nightbench.orchestration.airflow_versions import lacking
 
-    for what in lacking(installed()):
-        log.warning("Airflow %s: %s", installed(), what)
+    if lacks := lacking():
+        log.warning("%s", lacks)
 
     return create_app(
         pooled_repository(),
         open_triage,
         _access(),
         open_spool,
-        lambda: ExperimentReader(open_spool()),
+        lambda name: ExperimentReader(open_spool()).get(name),
         open_acceptances,
         Comparing(checked, cluster_of, open_desk, profile_page_of, check_profile),
         base_url=conf.get("api", "base_url", fallback=""),

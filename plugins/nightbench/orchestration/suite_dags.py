@@ -50,19 +50,9 @@ NIGHTLY_DOC = """\
 
 {description}
 
-Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedule}` (UTC).
-
-1. **plan** waits until the night begins, selects the cases that fit into it, and stores this plan
-   before any launch. Cases that do not fit are listed and come first in the next night.
-2. **preflight** checks the nodes. Cases on unhealthy nodes are moved to healthy ones, if there are
-   any.
-3. **measure** has one task for each case, {at_once}. The task prepares the nodes, launches the gang
-   over SSH and watches it until it has ended on all nodes. A retry does not launch a failed case
-   again; clear its task to measure it again. A case is skipped if the night has no time left.
-4. **reference** measures cases again, in turn with the suite's reference build. The task is skipped
-   if the suite names no reference build, or if the night has no time left.
-5. **ingest** checks and loads the results. Then the DAG `nightbench_verdicts` gives each case a
-   verdict.
+Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedule}` (UTC), cases
+{at_once}. A retry does not launch a failed case again; clear its task to measure it again. Then the
+DAG `nightbench_verdicts` gives each case a verdict.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -139,10 +129,7 @@ def on_demand_dag() -> DAG:
 
 
 def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
-    """Return the fields of the trigger form; the plan checks them again, against each other.
-
-    `problems` says why no suite can be measured.
-    """
+    """Return the fields of the trigger form; `problems` says why no suite can be measured."""
     dags, benchmarks = locations.dags_folder(), locations.benchmarks_folder()
     scales = workload_scales(benchmarks, dags)
     sizes = sorted({scale for each in scales.values() for scale in each})
@@ -194,7 +181,7 @@ def suite_dag(
         plan = PlanOperator(
             task_id="plan",
             suite=suite,
-            doc_md="Checks the request, fits it into the night, stores the plan of the run.",
+            doc_md="Waits for the night, selects the cases that fit into it, stores this plan.",
         )
         planned = plan.output
         measured = GangOperator.partial(

@@ -26,7 +26,6 @@ from nightbench.orchestration.dag_common import (
     base_url,
     dag_run_state,
     log_refused,
-    optional,
     optional_names,
     our_dag,
     user_errors_fail_task,
@@ -39,21 +38,14 @@ DAILY_AT = time(12, 30, tzinfo=UTC)
 DOC = """\
 ### Upkeep
 
-Every 15 minutes `check_deadlines` looks for missing nights of each suite with a schedule. The
-deadline is `night.deadline` of the suite [default: one hour after the end of the night]. A night
-that has no result with a verdict at its deadline is reported once to the suite's channels. Possible
-reasons: no run exists, the run has not ended or has no verdicts, or the whole cluster sends no
-results. The report ends when a late result arrives. A suite whose DAG is paused has no deadlines.
-`nightbench nights` lists all nights.
+Every 15 minutes `check_deadlines` reports each night that has no result with a verdict at its
+deadline: `night.deadline` of the suite [default: one hour after the end of the night]. The report
+ends when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights`
+lists all nights.
 
-Once a day at 12:30 UTC, and when it is triggered, the DAG also does the following:
-
-- It loads runs from the spool that are not in the warehouse yet.
-- After their retention time, it removes loaded runs, staged wheels, task logs, and steps in the
-  warehouse.
-- It ends orphaned processes of Nightbench on the nodes, and no other processes.
-- It removes environments that no run has used for a long time.
-- It sends alert messages that could not be sent before.
+Once a day at 12:30 UTC, and when it is triggered, the DAG also loads runs that wait in the spool,
+removes what is older than the days of its form, ends orphaned processes of Nightbench on the nodes,
+and sends alert messages that could not be sent before.
 """
 
 log = logging.getLogger(__name__)
@@ -81,12 +73,12 @@ def upkeep_dag() -> DAG:
                 description="By whole months. Medians, repeats and verdicts are always kept.",
             ),
             # If Airflow has other DAGs, their logs are removed, too.
-            "log_days": optional(
-                "integer",
-                "Days to keep task logs",
-                "Task logs of all DAGs of this Airflow. Leave empty to keep all logs.",
-                default=30 if os.environ.get(MARK) else None,
+            "log_days": Param(
+                30 if os.environ.get(MARK) else None,
+                type=["null", "integer"],
                 minimum=1,
+                title="Days to keep task logs",
+                description="Task logs of all DAGs of this Airflow. Leave empty to keep all logs.",
             ),
             "node_days": Param(
                 60, type="integer", minimum=1, title="Days to keep unused environments on nodes"
@@ -128,12 +120,11 @@ def is_first_since_daily(at: datetime, previous: datetime) -> bool:
 @task(outlets=[MEDIANS], retries=2)
 def load_waiting(**context: Any) -> list[str]:
     """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
-    from nightbench.night.ingest import close_abandoned, close_ended, ingest_ended
+    from nightbench.night.ingest import close_ended, ingest_ended
     from nightbench.spool import open_spool
 
     spool = open_spool()
     close_ended(spool, dag_run_state(context), datetime.now(UTC))
-    close_abandoned(spool, datetime.now(UTC))
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect)
     if not loaded:
@@ -201,7 +192,7 @@ def expire_logs(folder: Path, days: float) -> int:
 
 @task
 def clusters_to_sweep(**context: Any) -> list[str]:
-    """The clusters that the form names; all where it names none."""
+    """The clusters that the form names; all if it names none."""
     named = context["params"].get("clusters")
     return list(named or find_clusters(locations.dags_folder()))
 

@@ -26,7 +26,6 @@ from nightbench.orchestration.dag_common import (
     log_refused,
     optional_names,
     our_dag,
-    triggering_run_ids,
     user_errors_fail_task,
 )
 
@@ -132,8 +131,12 @@ def request_confirmations(**context: Any) -> list[str]:
 
 
 def _run_ids(context: Mapping[str, Any]) -> list[str]:
-    named = list(context["params"].get("run_ids") or [])
-    return list(dict.fromkeys([*named, *triggering_run_ids(context)]))
+    """Runs of the form, then those that the asset events name; an event may have no run_ids."""
+    found = list(context["params"].get("run_ids") or [])
+    for events in (context.get("triggering_asset_events") or {}).values():
+        for event in events:
+            found += (event.extra or {}).get("run_ids", [])
+    return list(dict.fromkeys(found))
 
 
 @task(

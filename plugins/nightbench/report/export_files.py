@@ -84,7 +84,7 @@ FORMATS: dict[str, type[CsvFile] | type[ParquetFile]] = {"csv": CsvFile, "parque
 
 
 def unit_of(column: str) -> str:
-    """Return the unit of a column by its name; empty where it has none.
+    """Return the unit of a column by its name; empty if it has none.
 
     The unit of work (images, tokens, ...) is a row's own: the column `unit` names it.
     """

@@ -124,7 +124,7 @@ class PlannedJob:
 
     job: JobSpec
     on: Cluster
-    """The cluster without nodes; without hours where the request overrides them."""
+    """The cluster without nodes; without hours if the request overrides them."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
@@ -161,18 +161,14 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
     Raises:
         UserError: the run has no such job, or one of another version.
     """
-    path = _path(run, case_id, generation)
-    document = read_json(path)
-    if document is None:
-        path = _path(run, case_id)
-        document = read_json(path)
-    if document is None:
-        raise UserError(
-            f"{path}: found no file; expected the job that the run's plan stored. Either worker "
-            "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
-            "start a new run"
-        )
-    return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
+    for path in (_path(run, case_id, generation), _path(run, case_id)):
+        if (document := read_json(path)) is not None:
+            return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
+    raise UserError(
+        f"{path}: found no file; expected the job that the run's plan stored. Either worker "
+        "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
+        "start a new run"
+    )
 
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:

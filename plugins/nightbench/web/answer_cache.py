@@ -13,7 +13,6 @@ from fastapi import Request, Response
 
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.api_model import ApiModel
-from nightbench.web.guard import HEADERS
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class AnswerCache(Generic[T]):
         self._slots: OrderedDict[Hashable, _Slot[T]] = OrderedDict()
 
     def get(self, key: Hashable, stamp: Hashable, ask: Callable[[], T]) -> T:
-        """Return the answer to a question, from `ask` where none is known that serves."""
+        """Return the answer to a question, from `ask` if none is known that serves."""
         asked_s = self._clock()
         with self._lock:
             slot = self._slots.pop(key, None) or _Slot()
@@ -66,7 +65,7 @@ class AnswerCache(Generic[T]):
 class SharedAnswers:
     """Makes handlers answer from a cache while the warehouse is as it was.
 
-    The stamp is the warehouse's snapshot: where it is the same, every statement reads the same
+    The stamp is the warehouse's snapshot: if it is the same, every statement reads the same
     rows. So nothing that was loaded, judged or changed is ever missing.
     """
 
@@ -93,7 +92,7 @@ class SharedAnswers:
                 return answer.model_dump_json()
 
             text = self._cache.get(repr((handler.__qualname__, named)), snapshot, ask)
-            return Response(text, media_type="application/json", headers=HEADERS)
+            return Response(text, media_type="application/json")
 
         # FastAPI before 0.118, as under Airflow 3.1, looks names of types up in this module.
         shared.__signature__ = signature(handler, eval_str=True)  # type: ignore[attr-defined]

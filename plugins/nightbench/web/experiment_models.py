@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
+from nightbench.detection.paired_training import PairedTraining
 from nightbench.warehouse.repository import Row
 from nightbench.web.api_model import ApiModel, or_else
 
@@ -71,12 +72,6 @@ class ExperimentItem(ApiModel):
     """Whether the user may allow or refuse it."""
 
 
-class Experiments(ApiModel):
-    """Experiments, newest first."""
-
-    items: list[ExperimentItem]
-
-
 class ComparisonEstimate(ApiModel):
     """Estimated waiting time and duration of a request; nothing was queued."""
 
@@ -104,12 +99,6 @@ class ClusterBudget(ApiModel):
     person_s: float
     people: list[MeasuredByPerson]
     """Users with their measuring time, the largest first."""
-
-
-class ComparisonBudgets(ApiModel):
-    """All clusters on which experiments wait, run, or have measured in the last 24 hours."""
-
-    items: list[ClusterBudget]
 
 
 # --- one experiment -----------------------------------------------------------------------
@@ -141,16 +130,6 @@ class DroppedLaunch(ApiModel):
     why: str
 
 
-class ComparedTraining(ApiModel):
-    """Whether B trains as A."""
-
-    kind: str
-    """Verdict on training: same, changed or not_comparable."""
-    sentence: str
-    step: int | None
-    """First step, counted from 1, whose loss differs."""
-
-
 class ComparisonCase(ApiModel):
     """Result of a comparison for one case."""
 
@@ -162,7 +141,7 @@ class ComparisonCase(ApiModel):
     """Confidence of the intervals, which is higher if several cases get verdicts together."""
     verdict: str | None
     sentence: str | None
-    training: ComparedTraining | None
+    training: PairedTraining | None
     """Null before the comparison has a result."""
     ratio: float | None
     low: float | None

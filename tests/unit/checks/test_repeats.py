@@ -23,7 +23,6 @@ from nightbench.checks import REPEAT_CHECKS, CheckContext, check_repeats
 from nightbench.core.model import (
     Build,
     Cluster,
-    Movement,
     Reason,
     ReasonCode,
     ReferenceLosses,
@@ -31,6 +30,7 @@ from nightbench.core.model import (
     Strategy,
     WorkloadInfo,
 )
+from nightbench.core.model.results import Movement
 from nightbench.core.run_plan import CasePlan
 
 EXPERTS = replace(CONTEXT, has_experts=True)

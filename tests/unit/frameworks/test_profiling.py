@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import profiling
 import pytest
@@ -21,7 +22,7 @@ class Task:
 
 
 def test_a_line_without_a_profiler_has_the_functions_that_python_calls() -> None:
-    found = profiling.profile(Task(), Base(None), 3)
+    found = profiling.profile(Task(), Base(SimpleNamespace(device=None, grouped=False)), 3)
     assert (found["profiler"], found["steps"], found["left_out"]) == ("functions of Python", 3, 0)
     name, calls, seconds = found["operators"][0]
     assert (name, calls) == ("time.sleep", 3)

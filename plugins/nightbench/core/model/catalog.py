@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -21,19 +20,15 @@ class Untried:
     why: str
 
 
-Support = Mapping[str, Untried | str | None]
-"""Device kind -> None where it runs there, else why it does not, or was never tried."""
-
-
 def series_key(series: str) -> tuple[int, ...]:
     """Return what sorts series of Python by age: "3.9" is older than "3.10"."""
     return tuple(map(int, series.split(".")))
 
 
 def _support(value: Any) -> Any:
-    """None where it runs, the reason why not, or why nobody has tried it; or these by device kind.
+    """None if it runs, the reason why not, or why nobody has tried it; or these by device kind.
 
-    A file says true where it runs.
+    A file says true if it runs.
     """
     by_kind = isinstance(value, dict) and value and "untried" not in value
     if not all(map(_is_answer, value.values() if by_kind else [value])):
@@ -59,7 +54,7 @@ def _answer(written: Any) -> Untried | str | None:
 
 
 def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
-    """Axis -> value -> device kind -> None where it runs, else the reason.
+    """Axis -> value -> device kind -> None if it runs, else the reason.
 
     An answer for all kinds becomes one for each that the line, or its variant, runs on.
     """
@@ -75,7 +70,6 @@ def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str,
 
 
 def _number(value: Any) -> Any:
-    """A number of processes: at least 1, or the axis that says it."""
     if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
         raise ValueError(
             f"found {describe(value)}; expected a whole number of at least 1, or "
@@ -193,7 +187,6 @@ _KEYS = (*LINE_AXES, *_PLACES, "workload", "optimizer", "device", "replicas")
 
 
 def _values(value: Any) -> tuple[str, ...]:
-    """One value, or a list of them, as text."""
     values = value if isinstance(value, list | tuple) else [value]
     if not values or not all(isinstance(x, str | int) and not isinstance(x, bool) for x in values):
         raise ValueError(f"found {value!r}; expected a value, or a list of values")

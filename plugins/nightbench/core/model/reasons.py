@@ -175,7 +175,7 @@ class Reason:
     code: ReasonCode
     node: str | None = None
     subject: str | None = None
-    """The process, check, device, address or case that it is about, where it is about one."""
+    """The process, check, device, address or case that it is about, if it is about one."""
     observed: str = ""
     """Value that was found, with its unit: `42% of the cores`, `code 1`."""
     expected: str = ""
@@ -195,7 +195,7 @@ class Reason:
 
 
 def reasons_from_json(documents: Iterable[Any] | None) -> tuple[Reason, ...]:
-    """The reasons of a document; empty where it has none."""
+    """The reasons of a document; empty if it has none."""
     return tuple(Reason.from_json(document) for document in documents or ())
 
 

@@ -73,7 +73,7 @@ class Suite:
     description: str = ""
     schedule: str | None = None
     builds: Mapping[str, Build] = field(default_factory=dict)
-    """Framework line -> build; the line's lock where absent."""
+    """Framework line -> build; the line's lock if absent."""
     reference: Mapping[str, Build] = field(default_factory=dict)
     """Framework line -> reference build that nights measure in addition; none if absent."""
     untried: bool = False
@@ -97,7 +97,7 @@ class Suite:
     """case_id of the cases that its file lets be skipped and that cannot run there -> why."""
     night: NightPolicy = field(default_factory=NightPolicy)
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """case_id -> 0 to 9, the higher first; 5 where absent."""
+    """case_id -> 0 to 9, the higher first; 5 if absent."""
     routes: tuple[Route, ...] = ()
     """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
     publish: Publication | None = None
@@ -141,5 +141,4 @@ class Catalog:
             found += [line.problem, *(variant.problem for variant in line.variants.values())]
         for workload in self.workloads.values():
             found += [workload.problem, *workload.broken_models.values()]
-        said = (words for text in found if text for words in text.splitlines())
-        return tuple(dict.fromkeys(said))
+        return tuple(dict.fromkeys("\n".join(filter(None, found)).splitlines()))

@@ -3,7 +3,7 @@ import { Box, Button, Heading, Text } from "@chakra-ui/react";
 import { useParams } from "react-router-dom";
 
 import { useApi } from "./api";
-import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
+import type { CaseDetail, FailedCheck, NodeFingerprint, RepeatResult, RunDifference } from "./api-types";
 import { count, figure, judged, moment, percent, version, words } from "./format";
 import {
   Answered,
@@ -63,7 +63,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
   );
 }
 
-const CHANGE_COLUMNS: Column<CaseChange>[] = [
+const CHANGE_COLUMNS: Column<RunDifference>[] = [
   { name: "Field", cell: (row) => row.field },
   { name: "Last good run", cell: (row) => <bdi>{row.before}</bdi> },
   { name: "This run", cell: (row) => <bdi>{row.since}</bdi> },

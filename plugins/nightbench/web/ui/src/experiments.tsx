@@ -3,7 +3,7 @@ import { Badge, Box, Button, Flex, Heading, Input, Link as ChakraLink, Text } fr
 import { type FormEvent, useEffect, useState } from "react";
 
 import { apiAddress, request, useApi } from "./api";
-import type { ClusterBudget, ComparisonBudgets, ExperimentItem, Experiments } from "./api-types";
+import type { ClusterBudget, ExperimentItem, Items } from "./api-types";
 import { ago, count, moment } from "./format";
 import { AlertLink, Answered, Failure, Help, Link, Section, State, useTitle, Written } from "./parts";
 import { routes } from "./routes";
@@ -253,8 +253,8 @@ export function ExperimentsPage() {
     const timer = setInterval(() => document.hidden || read(), REFRESH_MS);
     return () => clearInterval(timer);
   }, []);
-  const answer = useApi<Experiments>("experiments", { size: 200, ...(kind && { kind }) }, reload);
-  const budgets = useApi<ComparisonBudgets>("comparisons/budgets", {}, reload);
+  const answer = useApi<Items<ExperimentItem>>("experiments", { size: 200, ...(kind && { kind }) }, reload);
+  const budgets = useApi<Items<ClusterBudget>>("comparisons/budgets", {}, reload);
   return (
     <>
       <Heading as="h1" size="lg">
