@@ -126,41 +126,33 @@ class KubernetesApi:
             ApiRefused: the server refuses it.
             ApiUnreachable: the server does not answer.
         """
-        return await self._authorized(
-            lambda headers: self._request(method, path, query, body, headers)
-        )
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: Document | None,
-        headers: Mapping[str, str],
-    ) -> Document:
         import aiohttp
 
         session = self._client.rest_client.pool_manager
-        try:
-            async with session.request(
-                method,
-                self.host + path,
-                params=dict(query or {}),
-                json=body,
-                headers=headers,
-                proxy=self._client.configuration.proxy,
-                timeout=aiohttp.ClientTimeout(total=REQUEST_S),
-            ) as answer:
-                text = await answer.text()
-                if answer.status == 429 or answer.status >= 500:
-                    raise ApiUnreachable(f"{self.host}: {answer.status} {_message(text)}")
-                if answer.status >= 400:
-                    raise ApiRefused(answer.status, _message(text), f"{method} {path}")
-                document: Document = json.loads(text)
-                return document
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            raise ApiUnreachable(f"{self.host}: {why}") from error
+
+        async def send(headers: Mapping[str, str]) -> Document:
+            try:
+                async with session.request(
+                    method,
+                    self.host + path,
+                    params=dict(query or {}),
+                    json=body,
+                    headers=headers,
+                    proxy=self._client.configuration.proxy,
+                    timeout=aiohttp.ClientTimeout(total=REQUEST_S),
+                ) as answer:
+                    text = await answer.text()
+                    if answer.status == 429 or answer.status >= 500:
+                        raise ApiUnreachable(f"{self.host}: {answer.status} {_message(text)}")
+                    if answer.status >= 400:
+                        raise ApiRefused(answer.status, _message(text), f"{method} {path}")
+                    document: Document = json.loads(text)
+                    return document
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                raise ApiUnreachable(f"{self.host}: {why}") from error
+
+        return await self._authorized(send)
 
     async def pods(self, namespace: str, labels: Mapping[str, str]) -> list[Document]:
         """Return the pods that have all labels."""
@@ -220,11 +212,6 @@ class KubernetesApi:
             ApiRefused: the server or the node's kubelet refuses it.
             ApiUnreachable: the server does not answer.
         """
-        return await self._authorized(lambda headers: self._execute(namespace, pod, argv, headers))
-
-    async def _execute(
-        self, namespace: str, pod: str, argv: Sequence[str], headers: Mapping[str, str]
-    ) -> PodProcess:
         import aiohttp
         from yarl import URL
 
@@ -233,24 +220,28 @@ class KubernetesApi:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
         url = URL(self.host + path).with_query([("container", CONTAINER), *streams, *words])
         session = self._client.rest_client.pool_manager
-        try:
-            socket = await session.ws_connect(
-                url,
-                headers=headers,
-                protocols=PROTOCOLS,
-                heartbeat=HEARTBEAT_S,
-                max_msg_size=0,
-                proxy=self._client.configuration.proxy,
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            # aiohttp drops the body of the answer, which names the right.
-            denied = f"create or get pods/exec in namespace {namespace}"
-            why = denied if error.status in (401, 403) else error.message
-            raise ApiRefused(error.status, why, f"exec in pod {pod}") from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            raise ApiUnreachable(f"{self.host}: {why}") from error
-        return PodProcess(socket)
+
+        async def send(headers: Mapping[str, str]) -> PodProcess:
+            try:
+                socket = await session.ws_connect(
+                    url,
+                    headers=headers,
+                    protocols=PROTOCOLS,
+                    heartbeat=HEARTBEAT_S,
+                    max_msg_size=0,
+                    proxy=self._client.configuration.proxy,
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                # aiohttp drops the body of the answer, which names the right.
+                denied = f"create or get pods/exec in namespace {namespace}"
+                why = denied if error.status in (401, 403) else error.message
+                raise ApiRefused(error.status, why, f"exec in pod {pod}") from error
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                raise ApiUnreachable(f"{self.host}: {why}") from error
+            return PodProcess(socket)
+
+        return await self._authorized(send)
 
     async def _authorized(self, send: Callable[[Mapping[str, str]], Awaitable[T]]) -> T:
         """Send a request; once more with new credentials if the server rejects those in use."""
