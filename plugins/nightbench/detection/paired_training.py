@@ -67,7 +67,7 @@ def compare_training(
     ]
     changed = next((each for each in verdicts if each.kind is TrainingKind.CHANGED), None)
     if changed is not None:
-        step = first_difference(a, b, traits, warmup, is_alike=is_one_build)
+        step = _first_difference(a, b, traits, warmup, is_alike=is_one_build)
         since = f" from step {step} on" if step else ""
         words = f"training changed{since}: {changed.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)
@@ -82,7 +82,7 @@ def _not_comparable(why: str) -> PairedTraining:
     return PairedTraining(TrainingKind.NOT_COMPARABLE, f"training is not compared: {why}")
 
 
-def first_difference(
+def _first_difference(
     a: Sequence[LaunchLosses],
     b: Sequence[LaunchLosses],
     traits: TrainingTraits,
@@ -90,10 +90,7 @@ def first_difference(
     *,
     is_alike: bool,
 ) -> int | None:
-    """Return the first step, from 1, whose loss in B is outside the tolerance around those in A.
-
-    None if there is no such step among those that all launches have.
-    """
+    """Return the first step, from 1, whose loss in B is outside the tolerance around those in A."""
     steps_a, steps_b = (zip(*(each.curve for each in side), strict=False) for side in (a, b))
     for place, (before, now) in enumerate(zip(steps_a, steps_b, strict=False)):
         figure = ("first", "opening")[place] if place < 2 else "mean"

@@ -315,8 +315,7 @@ def _shown(value: float, other: float) -> str:
     return repr(value)
 
 
-def work_key(case: Case) -> tuple[object, ...]:
-    """Return what cases have in common that start with the same loss, whatever their line."""
+def _work_key(case: Case) -> tuple[object, ...]:
     return tuple(
         str(value) for axis, value in sorted(case.axes().items()) if axis not in _LINE_AXES
     )
@@ -339,7 +338,7 @@ def lines_that_differ(
         if losses and "first" in losses and tolerance is not None and not is_own:
             first = (losses["first"][0] + losses["first"][1]) / 2
             # Lines also differ by the order in which their kernels add.
-            groups[work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))
+            groups[_work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))
     found: dict[str, TrainingVerdict] = {}
     for members in groups.values():
         lines = {case.framework for case, _, _ in members}
