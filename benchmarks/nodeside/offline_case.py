@@ -12,7 +12,6 @@ A second call continues with the next repeat; a repeat that was interrupted is l
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import sys
@@ -20,6 +19,7 @@ import time
 from typing import Any, Mapping, Sequence
 
 from nodeside import agent_start
+from nodeside.commands import highest_epoch
 from nodeside.files import AgentError, file_digest, read_json, utc_now, write_json, write_text
 
 SCHEMA = "nightbench.export/1"
@@ -124,8 +124,7 @@ class OfflineCase:
         """Start a new epoch, from which on commands of an earlier call are ignored."""
         control = os.path.join(self._node_folder, "control")
         os.makedirs(control, exist_ok=True)
-        known = [int(name[6:]) for name in os.listdir(control) if re.match(r"epoch-\d+$", name)]
-        self._epoch = max(self._epoch, *known, 0) + 1
+        self._epoch = max(self._epoch, highest_epoch(os.listdir(control))) + 1
         os.mkdir(os.path.join(control, "epoch-{:04d}".format(self._epoch)))
 
     def _forget_interrupted(self) -> None:

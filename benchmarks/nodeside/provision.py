@@ -29,13 +29,8 @@ SPARE = 1.1
 """Free space needed, as a multiple of the environment's size."""
 
 
-class Unavailable(Exception):
+class Unavailable(AgentError):
     """The interpreter or the packages are not available on this node."""
-
-    def __init__(self, reason: str, hint: str, log: str | None = None) -> None:
-        super().__init__(reason)
-        self.hint = hint
-        self.log = log
 
 
 def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
@@ -315,7 +310,7 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
 
 def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
     """Return the error that explains a failure of uv to the user."""
-    text = failure.said
+    text = str(failure)
     if "No space left on device" in text or "os error 28" in text:
         return AgentError(
             "disk full: No space left on device while building {} {}".format(

@@ -82,7 +82,6 @@ class Trainer(Base):
         own_samples = self.stages.own_samples if self.stages else dict
         self.batches = self.feed(lambda batch: place(channels_last.batch(own_samples(batch))))
         self.train = jax.jit(train, donate_argnums=0)
-        self.kept = []
 
     def _initial(self, shapes):
         made = self.initial_weights(
