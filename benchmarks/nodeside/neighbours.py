@@ -157,7 +157,8 @@ class CpuMeter:
                 harmless += spent
             else:
                 foreign[pid] = spent
-                self._remember(pid)
+                if pid not in self._names:  # described while it exists
+                    self._names[pid] = describe_process(pid)
         self._last = now
         found = ProcessScan(before.t_s, now.t_s, harmless, foreign)
         self.scans.append(found)
@@ -174,11 +175,6 @@ class CpuMeter:
         if key not in self._kinds:
             self._kinds[key] = is_marked(pid, self._job_id)
         return self._kinds[key]
-
-    def _remember(self, pid: int) -> None:
-        """Describe a process while it exists."""
-        if pid not in self._names:
-            self._names[pid] = describe_process(pid)
 
     # --- judging -------------------------------------------------------------------------
 
