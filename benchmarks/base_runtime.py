@@ -9,6 +9,8 @@ import os
 import platform
 import time
 
+import traffic
+
 
 class Base:
     """Defaults for one rank without peers, whose steps are complete when they return."""
@@ -24,6 +26,7 @@ class Base:
 
     def __init__(self, context):
         self.context = context
+        self.gpu = context.device is not None
 
     def init(self):
         """Load the framework, choose the device, join the other ranks."""
@@ -34,8 +37,14 @@ class Base:
             self.meeting.barrier()
 
     def agree(self, value):
-        """Return rank 0's number on every rank (a broadcast)."""
-        return self.meeting.agree(value) if self.meeting else value
+        """Return rank 0's number on every rank."""
+        if self.meeting:
+            return self.meeting.agree(value)
+        return self.broadcast(value) if self.context.grouped else value
+
+    def broadcast(self, value):
+        """Return rank 0's number on every rank of a framework that has a process group."""
+        raise NotImplementedError
 
     def device_sync(self):
         """Wait until the device is idle."""
@@ -54,8 +63,13 @@ class Base:
         return [end - begin for begin, end in zip(marks, marks[1:])]
 
     def peak_memory(self):
-        """Return peak memory, bytes: of this process, and of the framework's device allocator."""
-        return {"resident_bytes": peak_resident_bytes(), "allocator_bytes": None}
+        """Return peak memory, bytes: of this process, and of the framework's allocator on a GPU."""
+        allocated = self.allocator_bytes() if self.gpu else None
+        return {"resident_bytes": peak_resident_bytes(), "allocator_bytes": allocated}
+
+    def allocator_bytes(self):
+        """Return the peak bytes of the framework's allocator on the GPU; None if unknown."""
+        return None
 
     def versions(self):
         """Return name -> version of software that affects results; `line` names the framework."""
@@ -69,12 +83,39 @@ class Base:
 
     def transport(self):
         """Return the transport that the ranks really use; None for one rank."""
+        if not self.context.grouped:
+            return None
+        return traffic.of_nccl(os.environ) if self.gpu else self.transport_of_cpus()
+
+    def transport_of_cpus(self):
+        """Return the transport between ranks on CPUs; None if unknown."""
         return None
 
     def shutdown(self):
         """Disconnect from the other ranks."""
         if self.meeting:
             self.meeting.close()
+
+
+class EventClock(Base):
+    """A runtime whose GPU records events: the host never waits for the GPU in the window."""
+
+    new_event = None
+    """Function that returns an event with PyTorch's methods."""
+
+    def mark(self):
+        """Return an event on a GPU, which has the time when the device reaches it."""
+        if not self.gpu:
+            return super().mark()
+        event = self.new_event(enable_timing=True)
+        event.record()
+        return event
+
+    def laps(self, marks):
+        """Return the seconds between neighbouring marks."""
+        if not self.gpu:
+            return super().laps(marks)
+        return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
 
 
 def leave_proxies():

@@ -119,10 +119,10 @@ def test_groups_come_the_worst_first_page_by_page(
         (Json({"good": "1", "bad": "3"}), opened[3], run.started_at),
     )
     unranked = app.get("/api/alerts/groups").json()["items"]
-    assert {each["severity_because"] for each in unranked} == {"is new"}
+    assert {each["head"]["severity_because"] for each in unranked} == {"is new"}
     store_ranks(Warehouse(connection), "local")
     whole = app.get("/api/alerts/groups").json()
-    assert [(each["head"]["alert_id"], each["severity"]) for each in whole["items"]] == [
+    assert [(each["head"]["alert_id"], each["head"]["severity"]) for each in whole["items"]] == [
         (opened[4], "high"), (opened[1], "high"), (opened[3], "medium"), (opened[0], "low"),
     ]  # fmt: skip
     third = whole["items"][2]

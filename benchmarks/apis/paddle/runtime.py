@@ -30,7 +30,6 @@ class PaddleRuntime(Base):
 
     def init(self):
         """Choose the device (the launcher shows the process only its own), join the others."""
-        self.gpu = self.context.device is not None
         paddle.seed(self.context.seed + self.context.data_rank)
         paddle.set_device("gpu:0" if self.gpu else "cpu")
         if self.context.grouped:
@@ -40,14 +39,13 @@ class PaddleRuntime(Base):
 
     def barrier(self):
         """Wait for all ranks and for the device, because NCCL only queues the barrier."""
+        super().barrier()
         if self.context.grouped:
             dist.barrier()
         self.device_sync()
 
-    def agree(self, value):
-        """Return rank 0's number, by broadcast."""
-        if not self.context.grouped:
-            return super().agree(value)
+    def broadcast(self, value):
+        """Return rank 0's number on every rank."""
         shared = paddle.to_tensor([float(value)], dtype="float64")
         dist.broadcast(shared, src=0)
         return shared.item()
@@ -84,12 +82,9 @@ class PaddleRuntime(Base):
         ]
         return "paddle.profiler", profiling.nested(spans)
 
-    def peak_memory(self):
-        """Return the peak bytes of the process and, on GPUs, of PaddlePaddle's allocator."""
-        peak = super().peak_memory()
-        if self.gpu:
-            peak["allocator_bytes"] = paddle.device.cuda.max_memory_allocated()
-        return peak
+    def allocator_bytes(self):
+        """Return the peak bytes of PaddlePaddle's allocator."""
+        return paddle.device.cuda.max_memory_allocated()
 
     def versions(self):
         """Return PaddlePaddle's version, NumPy's and, on GPUs, CUDA's and cuDNN's."""
@@ -99,16 +94,13 @@ class PaddleRuntime(Base):
             versions["cudnn"] = str(paddle.device.get_cudnn_version())
         return versions
 
-    def transport(self):
-        """Return the process group's backend and the network that it really uses."""
-        if not self.context.grouped:
-            return None
-        if self.gpu:
-            return traffic.of_nccl(os.environ)
-        return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
+    def transport_of_cpus(self):
+        """Return gloo and the network that it really uses."""
+        return traffic.of_sockets("gloo", int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def shutdown(self):
         """Leave together with the others: rank 0 runs the store that they still use."""
+        super().shutdown()
         if self.context.grouped:
             dist.barrier()
             dist.destroy_process_group()

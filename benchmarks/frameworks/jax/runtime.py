@@ -28,7 +28,6 @@ class Runtime(Base):
     def init(self):
         """Choose the device (the launcher shows the process only its own), join the others."""
         context = self.context
-        self.gpu = context.device is not None
         jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
         self.pending = None
         """Result of the last step; the trainer sets it, and `device_sync` waits for it."""
@@ -57,10 +56,8 @@ class Runtime(Base):
         if self.context.grouped:
             multihost_utils.sync_global_devices("nightbench")
 
-    def agree(self, value):
-        """Return rank 0's number, by broadcast as float32, which is exact up to 2**24."""
-        if not self.context.grouped:
-            return value
+    def broadcast(self, value):
+        """Return rank 0's number on every rank, as float32, which is exact up to 2**24."""
         return float(multihost_utils.broadcast_one_to_all(numpy.float32(value)))
 
     def device_sync(self):
@@ -106,12 +103,9 @@ class Runtime(Base):
         ]
         return "jax.profiler", profiling.nested(events)
 
-    def peak_memory(self):
-        """Return the peak bytes of the process and, on GPUs, of XLA's allocator."""
-        peak = super().peak_memory()
-        if self.gpu:
-            peak["allocator_bytes"] = jax.local_devices()[0].memory_stats()["peak_bytes_in_use"]
-        return peak
+    def allocator_bytes(self):
+        """Return the peak bytes of XLA's allocator."""
+        return jax.local_devices()[0].memory_stats()["peak_bytes_in_use"]
 
     def versions(self):
         """Return the versions of JAX, jaxlib, NumPy and, on GPUs, of CUDA."""
@@ -121,11 +115,9 @@ class Runtime(Base):
             versions["cuda"] = jax.local_devices()[0].client.platform_version
         return versions
 
-    def transport(self):
-        """Return the collectives' library and the network that it really uses."""
-        if not self.context.grouped:
-            return None
-        return traffic.of_nccl(os.environ) if self.gpu else traffic.of_gloo(self.master)
+    def transport_of_cpus(self):
+        """Return gloo and the network that it really uses."""
+        return traffic.of_sockets("gloo", self.master)
 
     def shutdown(self):
         """Leave together with the others: rank 0 runs the store that they still use."""

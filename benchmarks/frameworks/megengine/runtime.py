@@ -17,7 +17,7 @@ class Runtime(Base):
 
     def init(self):
         """Choose the CPU or the one GPU that the launcher has left visible, join the others."""
-        self.device = "cpux" if self.context.device is None else "gpu0"
+        self.device = "gpu0" if self.gpu else "cpux"
         megengine.set_default_device(self.device)
         if self.context.grouped:
             self._meet(self.context)
@@ -35,11 +35,9 @@ class Runtime(Base):
         self.device_sync()
         distributed.group_barrier()
 
-    def agree(self, value):
+    def broadcast(self, value):
         """Return rank 0's number, sent by the server."""
         context = self.context
-        if not context.grouped:
-            return value
         own = float(value) if context.rank == 0 else None
         shared = distributed.get_client().bcast_val(own, "agree", context.world_size)
         return shared if own is None else own  # its sender gets None back
@@ -48,16 +46,9 @@ class Runtime(Base):
         """Wait until all queued work has run; on the CPU, too, it is asynchronous to Python."""
         megengine._full_sync()
 
-    def peak_memory(self):
-        """Return the peak memory, on a GPU including that of MegEngine's allocator."""
-        found = super().peak_memory()
-        if self.context.device is not None:
-            found["allocator_bytes"] = megengine.device.get_max_allocated_memory(self.device)
-        return found
-
-    def transport(self):
-        """Return NCCL and the network that it uses."""
-        return traffic.of_nccl(os.environ) if self.context.grouped else None
+    def allocator_bytes(self):
+        """Return the peak bytes of MegEngine's allocator."""
+        return megengine.device.get_max_allocated_memory(self.device)
 
     def shutdown(self):
         """Leave together with the others, because the server ends with rank 0."""

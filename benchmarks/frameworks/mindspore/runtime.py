@@ -24,10 +24,8 @@ class Runtime(Base):
         """Wait for all ranks."""
         self.agree(0)
 
-    def agree(self, value):
+    def broadcast(self, value):
         """Return rank 0's number: the sum of its number and the others' zeros."""
-        if not self.context.grouped:
-            return value
         own = value if self.context.rank == 0 else 0
         return ops.AllReduce()(mindspore.Tensor([own], mindspore.float32)).asnumpy().item()
 
@@ -35,6 +33,6 @@ class Runtime(Base):
         """Wait until all queued work has run; on the CPU, too, it is asynchronous to Python."""
         mindspore.runtime.synchronize()
 
-    def transport(self):
-        """Return gloo and its network, by which ranks on CPUs exchange gradients."""
-        return traffic.of_sockets("gloo") if self.context.grouped else None
+    def transport_of_cpus(self):
+        """Return gloo and the network that it really uses."""
+        return traffic.of_sockets("gloo")

@@ -31,7 +31,6 @@ class Runtime(Base):
     def init(self):
         """Choose the device (the launcher shows only its own), join the servers or ranks."""
         context = self.context
-        self.gpu = context.device is not None
         self.device = mxnet.gpu(0) if self.gpu else mxnet.cpu()
         mxnet.random.seed(context.seed + context.data_rank)
         self.distributed = context.case["strategy"] == "parameter_server"

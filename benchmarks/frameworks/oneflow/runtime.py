@@ -18,7 +18,6 @@ class Runtime(Base):
         """Choose the device (the launcher shows the process only its own)."""
         torch_api.install()
         oneflow.manual_seed(self.context.seed + self.context.data_rank)
-        self.gpu = self.context.device is not None
         self.device = oneflow.device("cuda" if self.gpu else "cpu")
 
     def barrier(self):
@@ -27,10 +26,8 @@ class Runtime(Base):
         if self.context.grouped:
             oneflow.comm.barrier()
 
-    def agree(self, value):
-        """Return rank 0's number, by broadcast."""
-        if not self.context.grouped:
-            return value
+    def broadcast(self, value):
+        """Return rank 0's number on every rank."""
         shared = oneflow.tensor([value], dtype=oneflow.float64, device=self.device)
         oneflow.comm.broadcast(shared, src=0)
         return shared.item()

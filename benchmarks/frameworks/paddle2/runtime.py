@@ -40,21 +40,12 @@ class Runtime(PaddleRuntime):
             # On the trainer's port: in this mode PaddlePaddle's trainers do not listen there.
             self.meeting = rendezvous.of_trainers(context)
 
-    def barrier(self):
-        """Wait for the other ranks or trainers."""
-        if self.meeting:
-            self.meeting.barrier()
-        else:
-            super().barrier()
-
     def transport(self):
         """Return brpc with parameter servers, or the transport of the process group."""
         return "brpc" if self.distributed else super().transport()
 
     def shutdown(self):
         """Disconnect from the other ranks, or from the servers."""
-        if self.meeting:
-            self.meeting.close()
+        super().shutdown()
         if self.distributed:
             fleet.stop_worker()
-        super().shutdown()

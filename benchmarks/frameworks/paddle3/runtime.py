@@ -2,23 +2,11 @@
 
 import paddle
 from apis.paddle.runtime import PaddleRuntime
+from base_runtime import EventClock
 
 
-class Runtime(PaddleRuntime):
+class Runtime(EventClock, PaddleRuntime):
     """One rank."""
 
     line = "paddle3"
-
-    def mark(self):
-        """Return a device event on GPUs, so that the host never waits for it in the window."""
-        if not self.gpu:
-            return super().mark()
-        event = paddle.device.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def laps(self, marks):
-        """Return the seconds between neighbouring marks."""
-        if not self.gpu:
-            return super().laps(marks)
-        return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
+    new_event = paddle.device.Event

@@ -1,22 +1,21 @@
 """A PyTorch process on a node: its device, its process group over gloo (CPU) or NCCL (GPU)."""
 
 import os
-import time
 
 import torch
 import torch.distributed as dist
 import traffic
-from base_runtime import Base
+from base_runtime import EventClock
 
 
-class Runtime(Base):
+class Runtime(EventClock):
     """One rank."""
 
     line = "pytorch"
+    new_event = torch.cuda.Event
 
     def init(self):
         """Choose the device (the launcher shows the process only its own), join the others."""
-        self.gpu = self.context.device is not None
         self.device = torch.device("cuda", 0) if self.gpu else torch.device("cpu")
         torch.manual_seed(self.context.seed + self.context.data_rank)
         if self.gpu:
@@ -33,10 +32,8 @@ class Runtime(Base):
             dist.barrier()
             self.device_sync()
 
-    def agree(self, value):
-        """Return rank 0's number, by broadcast."""
-        if not self.context.grouped:
-            return value
+    def broadcast(self, value):
+        """Return rank 0's number on every rank."""
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         dist.broadcast(shared, src=0)
         return shared.item()
@@ -51,20 +48,6 @@ class Runtime(Base):
         """Wait until the GPU is idle; steps on the CPU have ended when they return."""
         if self.gpu:
             torch.cuda.synchronize()
-
-    def mark(self):
-        """Return a device event on GPUs, so that the host never waits for it in the window."""
-        if not self.gpu:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def laps(self, marks):
-        """Return the seconds between neighbouring marks."""
-        if not self.gpu:
-            return super().laps(marks)
-        return [begin.elapsed_time(end) / 1e3 for begin, end in zip(marks, marks[1:])]
 
     def profile(self, run):
         """Return the spans of PyTorch's operators; on GPUs, those of the kernels they launch."""
@@ -91,12 +74,9 @@ class Runtime(Base):
                 spans.append((path, 1, event.self_cpu_time_total / 1e6))
         return "torch.profiler", spans
 
-    def peak_memory(self):
-        """Return the peak bytes of the process and, on GPUs, of the caching allocator."""
-        peak = super().peak_memory()
-        if self.gpu:
-            peak["allocator_bytes"] = torch.cuda.max_memory_allocated()
-        return peak
+    def allocator_bytes(self):
+        """Return the peak bytes of the caching allocator."""
+        return torch.cuda.max_memory_allocated()
 
     def versions(self):
         """Return PyTorch's version and, on GPUs, its CUDA, cuDNN and NCCL."""
@@ -108,13 +88,9 @@ class Runtime(Base):
             versions["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
         return versions
 
-    def transport(self):
-        """Return the process group's backend and the network that it really uses."""
-        if not self.context.grouped:
-            return None
-        if self.gpu:
-            return traffic.of_nccl(os.environ)
-        return traffic.of_gloo(int(os.environ["MASTER_PORT"]))
+    def transport_of_cpus(self):
+        """Return gloo and the network that it really uses."""
+        return traffic.of_sockets("gloo", int(os.environ["MASTER_PORT"]))
 
     def shutdown(self):
         """Leave together with the others: rank 0 runs the store that they still use."""

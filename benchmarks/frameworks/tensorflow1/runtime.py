@@ -18,9 +18,8 @@ class Runtime(Base):
     def init(self):
         """Start the server through which the processes of a gang access each other's variables."""
         context = self.context
-        self.gpu = context.device is not None
         self.allocated = None
-        """Function for the peak of TensorFlow's allocator in bytes; the trainer sets it."""
+        """Function for the peak of TensorFlow's allocator in bytes; a trainer on a GPU sets it."""
         tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
         tf.compat.v1.set_random_seed(context.seed + context.data_rank)
         tf.compat.v1.enable_resource_variables()
@@ -74,12 +73,9 @@ class Runtime(Base):
             optimizer = config.graph_options.optimizer_options
             optimizer.global_jit_level = tf.compat.v1.OptimizerOptions.ON_1
 
-    def peak_memory(self):
-        """Return the peak bytes of the process and, on GPUs, of TensorFlow's allocator."""
-        peak = super().peak_memory()
-        if self.allocated:
-            peak["allocator_bytes"] = int(self.allocated())
-        return peak
+    def allocator_bytes(self):
+        """Return the peak bytes of TensorFlow's allocator."""
+        return int(self.allocated())
 
     def transport(self):
         """Return the servers' protocol, and the network that this server really uses."""

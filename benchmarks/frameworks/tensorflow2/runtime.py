@@ -25,7 +25,6 @@ class Runtime(Base):
     def init(self):
         """Choose the device (the launcher shows the process only its own), join the others."""
         context = self.context
-        self.gpu = context.device is not None
         self.strategy = self.coordinator = None
         self.pending = None
         """Function that waits until the last step is done; the trainer sets it."""
@@ -148,12 +147,9 @@ class Runtime(Base):
                         events.append((thread, name, begin_s, event.duration_ps / 1e12))
         return "tf.profiler", profiling.nested(events)
 
-    def peak_memory(self):
-        """Return the peak bytes of the process and, on GPUs, of TensorFlow's allocator."""
-        peak = super().peak_memory()
-        if self.gpu:
-            peak["allocator_bytes"] = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        return peak
+    def allocator_bytes(self):
+        """Return the peak bytes of TensorFlow's allocator."""
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
 
     def versions(self):
         """Return versions of TensorFlow and, on GPUs, of the CUDA and cuDNN of its build."""
@@ -165,13 +161,11 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """Return the collectives' library and the network that it really uses."""
-        if self.coordinator:
-            return traffic.of_sockets("grpc")
-        if not self.context.grouped:
-            return None
-        if self.gpu:
-            return traffic.of_nccl(os.environ)
+        """Return the library between ranks or servers and the network that it really uses."""
+        return traffic.of_sockets("grpc") if self.coordinator else super().transport()
+
+    def transport_of_cpus(self):
+        """Return gRPC and the network that it really uses."""
         return traffic.of_sockets("grpc", self.master)
 
     def shutdown(self):

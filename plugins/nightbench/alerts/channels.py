@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from logging.handlers import BufferingHandler
 from typing import Any
 from urllib.parse import unquote
 
@@ -168,39 +169,30 @@ def _apprise() -> Any:
     return apprise
 
 
+MOST_WARNINGS = 1000
 _SPEAKERS = ("apprise", "urllib3", "requests", "slixmpp", "paho")
 """Loggers that may quote a URL: Apprise's own, and those of what its plugins send with."""
 
 
-class _WarningCollector(logging.Handler):
-    """Collects log records from warnings on; the rest is dropped."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("apprise"):
-            self.said.append(record.getMessage())
-
-
 @contextlib.contextmanager
-def _captured() -> Iterator[list[str]]:
-    """Collect Apprise's warnings, which may quote secrets, instead of logging them."""
-    collector = _WarningCollector()
+def _captured() -> Iterator[list[logging.LogRecord]]:
+    """Collect warnings, which may quote secrets, instead of logging them."""
+    collector = BufferingHandler(MOST_WARNINGS)
+    collector.setLevel(logging.WARNING)
     loggers = [logging.getLogger(name) for name in _SPEAKERS]
     before = [(one.handlers[:], one.propagate) for one in loggers]
     for one in loggers:
         one.handlers, one.propagate = [collector], False
     try:
-        yield collector.said
+        yield collector.buffer
     finally:
         for one, (handlers, propagate) in zip(loggers, before, strict=True):
             one.handlers, one.propagate = handlers, propagate
 
 
-def _reason(said: Sequence[str], url: str) -> str:
+def _reason(records: Sequence[logging.LogRecord], url: str) -> str:
     """Return Apprise's last warning without any part of the URL."""
+    said = [each.getMessage() for each in records if each.name.startswith("apprise")]
     text = " ".join(said[-1].split()) if said else "Apprise reported no reason"
     _, _, secret = url.partition("://")
     words = {w for part in _SECRETS.findall(secret) for w in (part, unquote(part))}

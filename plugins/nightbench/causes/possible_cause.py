@@ -127,9 +127,9 @@ def weigh_peers(
 ) -> None:
     """Add what most other series did; they are no evidence for the cause if `dropped` is None."""
     if there.mostly_dropped and dropped is not None:
-        cause.add_for(dropped, f"{other_series(there.dropped)} {where} dropped too")
+        cause.add_for(dropped, f"{there.dropped} other series {where} dropped too")
     elif there.mostly_steady:
-        cause.add_against(steady, f"{other_series(there.steady)} {where} were steady")
+        cause.add_against(steady, f"{there.steady} other series {where} were steady")
 
 
 def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None:
@@ -151,11 +151,6 @@ def controls_text(dropped: Sequence[ControlSeries]) -> str:
 def pair_of(one: str | None, other: str | None) -> str:
     """Return the first characters of two digests, `old -> new`."""
     return f"{(one or '')[:12]} -> {(other or '')[:12]}"
-
-
-def other_series(count: int) -> str:
-    """Return `3 other series`."""
-    return f"{count} other series"
 
 
 def shortened(items: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from nightbench.config.validate import checked
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import LIVE, Experiment, ExperimentKind
+from nightbench.core.model.values import percentage, positive_duration
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import percent
 
@@ -33,20 +34,14 @@ def _help(field: str, more: str = "") -> str:
 
 @app.command()
 def bisect(
-    alert: Annotated[
-        int | None,
-        typer.Argument(metavar="ALERT", help=_help("alert_id")),
-    ] = None,
+    alert: Annotated[int | None, typer.Argument(metavar="ALERT", help=_help("alert_id"))] = None,
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case that changed.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(metavar="SLUG", help="Case that changed.")] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
     versions: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas.")),
+        str, typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas."))
     ] = "",
     budget: Annotated[
         str, typer.Option(metavar="TIME", help=_help("budget_s", "Example: 90m."))
@@ -76,7 +71,7 @@ def bisect(
 
     def work() -> int:
         limits: dict[str, Any] = {
-            "budget_s": experiment_common.seconds(budget, "budget"),
+            "budget_s": experiment_common.value_of(positive_duration, budget, "budget"),
             "most_tests": tests,
             "outside_hours": outside_hours,
         }
@@ -93,7 +88,7 @@ def bisect(
                 "bad": bad,
                 "versions": common.words(versions),
                 "rounds": rounds,
-                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
+                "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
                 "metric": metric,
                 "seed": seed,
                 "alert_id": alert,
@@ -134,7 +129,7 @@ def _complete(request: BisectRequest) -> BisectRequest:
 
 
 def _measure(name: str, request: BisectRequest, by: str, *, json: bool) -> Mapping[str, Any]:
-    chosen = Selection(request.suite, request.cluster, case=[request.case_id]).choose()
+    chosen = Selection(request.suite, request.cluster, cases=[request.case_id]).choose()
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     experiment = Experiment(
         name,

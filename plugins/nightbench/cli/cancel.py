@@ -70,11 +70,7 @@ def cancel(
 
 
 def _airflow_of(dag_run_id: str) -> AirflowApi | None:
-    """Return the API of the Airflow that controls a DAG run, or None if it does not answer.
-
-    Raises:
-        UserError: it needs a login that this terminal does not have; nothing was changed.
-    """
+    """Return the API of the Airflow that controls a DAG run, or None if it does not answer."""
     api = None
     with suppress(AirflowUnavailable):
         api = dag_run.airflow_runs(
@@ -104,7 +100,6 @@ def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
 
 
 def _find(spool: Spool, name: str | None) -> RunSpool:
-    """Return the run of that name, or the only run that has not ended."""
     if name is not None:
         found = dag_run.named(spool, name)
         if found is None:

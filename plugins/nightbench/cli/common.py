@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster
     from nightbench.gang import Shipment, Target
-    from nightbench.local.deployment import Logins
     from nightbench.report.live_view import LiveView
     from nightbench.spool import RunSpool, Spool
     from nightbench.warehouse import Warehouse
@@ -172,11 +171,14 @@ def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=place)
 
 
-def login_text(access: Logins) -> str:
-    """Return user and password for a terminal; otherwise the path of the password's file."""
-    if sys.stdout.isatty():
-        return f"user {access.user}, password {access.password}"
-    return f"user {access.user}, password in {home().passwords_file}"
+def show_access() -> None:
+    """Print the addresses and the login of the services; the password on a terminal only."""
+    from nightbench.local import deployment
+
+    access = deployment.logins(home())
+    password = access.password if sys.stdout.isatty() else f"in {home().passwords_file}"
+    say(f"Airflow UI:  {access.ui}   (user {access.user}, password {password})")
+    say(f"warehouse:   {access.psql}")
 
 
 def home() -> Home:
@@ -301,15 +303,12 @@ def no_warehouse() -> str:
 
 
 def known_case_histories(cluster: str) -> dict[str, CaseHistory]:
-    """Return the times that earlier runs took for the cases on a cluster; empty without runs.
-
-    The times are from the warehouse, or from runs in the spool if the warehouse does not answer.
-    """
-    if not has_warehouse() and not spool().runs():
+    """Return the times that earlier runs took for the cases on a cluster, by the warehouse."""
+    if not has_warehouse():
         return {}
     from nightbench.night.planning import case_histories
 
-    return case_histories(cluster, open_warehouse, spool())
+    return case_histories(cluster, open_warehouse)
 
 
 def history(cluster: str) -> dict[str, float]:

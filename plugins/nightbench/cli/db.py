@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,19 +107,6 @@ def _running_stack() -> Stack:
     if stack.running("postgres") is None:
         raise UserError("PostgreSQL does not run. Start PostgreSQL: nightbench up")
     return stack
-
-
-@app.command("check")
-def check_warehouse() -> None:
-    """Exit with 1 if the warehouse lacks tables or views of this version."""
-    from nightbench.warehouse import migrate
-
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        if not migrate.is_current(connection):
-            raise UserError(
-                "the warehouse lacks tables or views of this version: nightbench db migrate"
-            )
-    say("the warehouse has the tables and views of this version")
 
 
 @app.command("downgrade-plan")

@@ -61,8 +61,7 @@ class ExportRows(StrEnum):
 def export(
     file: Annotated[Path, typer.Argument(help="File (for mlperf: folder) to write or replace.")],
     rows: Annotated[
-        ExportRows | None,
-        typer.Option("--rows", help="Rows to write (Parquet, CSV). [default: medians]"),
+        ExportRows | None, typer.Option(help="Rows to write (Parquet, CSV). [default: medians]")
     ] = None,
     format_: Annotated[
         ExportFormat | None,
@@ -76,21 +75,18 @@ def export(
     ] = None,
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case to include.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(metavar="SLUG", help="Case to include.")] = None,
     run: Annotated[str | None, typer.Option("--run", "-r", help="Run to include.")] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
             metavar="TIME",
             help="Include runs from this time on: 2026-11-01, or 2026-11-01T22:00. The default "
             "zone is UTC.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
+        str | None, typer.Option(metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the schema marts.
@@ -160,12 +156,12 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
         stored = warehouse.exports
         task = progress.add_task(f"{rows}, months", rows="")
         with (
-            closing(FORMATS[format_](new, stored.columns(rows), about)) as target,
+            FORMATS[format_](new, stored.columns(rows), about) as write,
             closing(stored.batches(rows, chosen)) as batches,
         ):
             for batch in batches:
                 if batch.rows:
-                    target.write(batch.rows)
+                    write(batch.rows)
                     count += len(batch.rows)
                 done = batch.month - bool(batch.rows)
                 progress.update(task, completed=done, total=batch.months, rows=f"{count:,} rows")
@@ -210,7 +206,6 @@ def _measured(warehouse: Warehouse, run: str, case: str | None) -> tuple[list[Ro
 
 
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
-    """Write a log of MLPerf Training for each measured case of a run."""
     from nightbench.report.mlperf_log import counted, mlperf_lines
 
     with common.reader() as warehouse:
@@ -228,7 +223,6 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
 
 
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
-    """Write a measurement with everything needed to measure it again."""
     from nightbench.night.reproduction_bundle import write_bundle
 
     if case is None:
@@ -248,7 +242,7 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
 
 @app.command("import")
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
     alerts: Annotated[
         bool,
         typer.Option(
@@ -316,6 +310,5 @@ def _links(found: list[ImportedSeries]) -> list[str]:
 
 
 def _planned_series() -> set[tuple[str, str]]:
-    """Return the series of all suites, as case and cluster."""
     suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
     return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

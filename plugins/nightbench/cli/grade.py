@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +22,6 @@ from nightbench.config import find_clusters, find_suites, locations
 from nightbench.config.suites import readable_suites
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
 
 if TYPE_CHECKING:
@@ -51,28 +49,16 @@ def grade(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy",
             help="Replay history with the suites' policies and with this policy: min_change=2%,… "
             f"Keys: {', '.join(KEYS)}. `{CURRENT}`: only the suites' policies.",
         ),
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option(
-            "--series",
-            help="With --policy: a case, or a pattern with *. [default: all] Repeatable.",
-        ),
+        typer.Option(help="With --policy: a case, or a pattern with *. [default: all] Repeatable."),
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", help="With --policy: first night to replay, such as 2026-03-31."),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            "--history",
-            help="With --policy: replay a CSV file like that of `nightbench import`.",
-        ),
+        str | None, typer.Option(help="With --policy: first night to replay, such as 2026-03-31.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -84,9 +70,9 @@ def grade(
     Precision and recall count the alerts that people labelled (acknowledged, resolved, dismissed).
     """
     if policy is not None:
-        _backtest(policy, series, suite, cluster, since, history, json=json)
+        _backtest(policy, series, suite, cluster, since, json=json)
         return
-    for option, value in (("--series", series), ("--since", since), ("--history", history)):
+    for option, value in (("--series", series), ("--since", since)):
         if value:
             raise UserError(f"{option} requires --policy")
     with common.reader() as warehouse:
@@ -174,24 +160,17 @@ def _backtest(
     suite: str | None,
     cluster: str | None,
     since: str | None,
-    history: Path | None,
     *,
     json: bool,
 ) -> None:
     from nightbench.alerts.backtest import backtest as replayed
-    from nightbench.alerts.backtest import labels_of, pasts_in, pasts_of
+    from nightbench.alerts.backtest import labels_of, pasts_of
 
     proposed = {} if policy == CURRENT else policy_changes(policy)
     first = common.instant("--since", since) if since else None
-    names = tuple(series or ())
-    if history is not None:
-        if cluster or suite:
-            raise UserError("--history cannot be combined with a suite or --cluster")
-        pasts, labelled = pasts_in(HistoryFile(history), names), []
-    else:
-        with closing(common.open_warehouse("nightbench_reader")) as connection:
-            pasts = pasts_of(connection, names, suite, cluster)
-            labelled = labels_of(connection)
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        pasts = pasts_of(connection, tuple(series or ()), suite, cluster)
+        labelled = labels_of(connection)
     policies, notes = _policies(pasts)
     with common.progress_bar() as progress:
         task = progress.add_task("replaying", total=None)
@@ -233,7 +212,6 @@ def policy_changes(text: str) -> dict[str, Any]:
 
 
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
-    """Return the policies of the suites from their files, and the suites without one."""
     names = sorted({past.suite for past in pasts})
     files = {name: x for name, x in find_suites(locations.dags_folder()).items() if name in names}
     suites = readable_suites(files, common.catalog())

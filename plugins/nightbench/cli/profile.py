@@ -33,7 +33,7 @@ def profile(
     case: CasesOption = None,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Number of profiled steps.")] = 10,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write tables and flame graphs to this file.")
+        Path | None, typer.Option(help="Write tables and flame graphs to this file.")
     ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,

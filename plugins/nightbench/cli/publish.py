@@ -22,8 +22,7 @@ def publish(
         ),
     ],
     url: Annotated[
-        str,
-        typer.Option("--url", help="URL of the published site, for the feed and permanent links."),
+        str, typer.Option(help="URL of the published site, for the feed and permanent links.")
     ] = "",
 ) -> None:
     """Write a static site with the results: series, changes, comparisons, tables and method.

@@ -126,13 +126,6 @@ class CommandFile(v.StrictModel):
     FLOPs and MFU."""
 
 
-_STARTED: dict[str, tuple[str, Literal["fill", "spread"]]] = {
-    "device": ("trainers", "fill"),
-    "node": ("nodes", "spread"),
-    "head": ("nodes", "spread"),
-}
-
-
 def read_commands(
     files: Mapping[str, CommandFile],
     catalog: Catalog,
@@ -154,7 +147,7 @@ def read_commands(
         if file.log.format not in catalog.log_formats:
             message = one_of(file.log.format, catalog.log_formats)
             complaints.append(Complaint((*key, "log", "format"), message))
-        count, place = _STARTED[file.launch]
+        is_on_each = file.launch == "device"
         writer = file.log.of
         if writer is None:
             last = file.log.format in LAST_WRITES and file.launch != "head"
@@ -187,11 +180,11 @@ def read_commands(
             roles=(
                 Role(
                     name="trainer",
-                    count=count,
-                    place=place,
+                    count="trainers" if is_on_each else "nodes",
+                    place="fill" if is_on_each else "spread",
                     measured=True,
                     measured_ranks=writer,
-                    device=file.launch == "device",
+                    device=is_on_each,
                 ),
             ),
         )

@@ -107,7 +107,6 @@ def fetch_wheel(text: str, cluster: Cluster, opened: Callable[[str, str], IO[byt
 
 
 def _kept(text: str, source: IO[bytes], name: str, expected: str | None) -> os.PathLike[str]:
-    """Copy a wheel into the folder of wheels, and return where it lies."""
     folder = locations.wheels_folder()
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f".{name}.{os.getpid()}"

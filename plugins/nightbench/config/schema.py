@@ -30,8 +30,6 @@ AS_TRAINERS = "trainers"
 
 
 def _number_or(word: str, meaning: str) -> tuple[Any, ...]:
-    """What a number of at least 1 may be, or a word in its place."""
-
     def check(value: Any) -> Any:
         if value == word or (type(value) is int and value >= 1):
             return value
@@ -54,20 +52,12 @@ CommandName = Annotated[str, v.known("commands"), v.Words("command")]
 _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
 
 
-def _enough(value: int) -> int:
-    if value < 5:
-        raise ValueError(
-            f"found {value}; expected at least 5: fewer repeats may have a narrow interval by "
-            "chance, which would stop the case too early"
-        )
-    return value
-
-
 class RepeatsFile(v.StrictModel):
     """Launches until the interval of their median is narrow enough."""
 
-    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
-    """Number of good repeats before the interval is checked."""
+    min: Annotated[int, Field(ge=5), v.Words("whole number, at least 5")] = 5
+    """Number of good repeats before the interval is checked: fewer may have a narrow interval by
+    chance."""
     max: v.Count = 15
     """Largest number of repeats. After it the case ends, even if its interval is still wide."""
     confidence: v.Percentage | None = None
@@ -79,7 +69,6 @@ class RepeatsFile(v.StrictModel):
 
 
 def _repeats(value: Any) -> Any:
-    """A number means exactly so many; a mapping means as many as it takes."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 1:
             raise ValueError(f"found {value}; expected a number of at least 1")

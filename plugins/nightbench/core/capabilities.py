@@ -133,9 +133,12 @@ def refusal_of(
     refusal = _too_large(case, cluster)
     if refusal is None and (problem := does_not_fit(case, workload, cluster, framework)):
         refusal = Refusal("scale", problem)
-    why = None if untried else untried_because(case, cluster, catalog, builds)
-    if refusal is not None or why is None:
+    if refusal is not None:
         return refusal
+    why = None if untried else untried_because(case, cluster, catalog, builds)
+    if why is None:
+        variant = variant_of(framework, cluster, builds)
+        return variant if isinstance(variant, Refusal) else None
     said = f"{case.framework} has not been tried in this configuration{_where(cluster)}: {why}. "
     return Refusal("framework", f"{said}To run it anyway: --untried, or `untried: true`")
 
@@ -143,7 +146,6 @@ def refusal_of(
 def _not_by_line(
     case: Case, framework: FrameworkInfo, workload: WorkloadInfo, cluster: Cluster | None
 ) -> Refusal | None:
-    """Say what of a case its line or its workload has not, there or anywhere."""
     if cluster is not None:
         answer = framework.devices.get(cluster.device_kind, "")
         if isinstance(answer, str):

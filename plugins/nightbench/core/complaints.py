@@ -53,13 +53,9 @@ def describe(value: Any) -> str:
 def one_of(found: str, choices: Iterable[str]) -> str:
     """Complain of a value that is not among the choices, and guess which was meant."""
     known = sorted(choices)
-    return f'found "{found}"; expected {any_of(known)}{guess_of(found, known)}'
-
-
-def guess_of(found: str, known: Iterable[str]) -> str:
-    """Return which of the known words was meant, in brackets; empty if none is close."""
-    close = difflib.get_close_matches(found, sorted(known), n=1)
-    return f' (did you mean "{close[0]}"?)' if close else ""
+    close = difflib.get_close_matches(found, known, n=1)
+    guess = f' (did you mean "{close[0]}"?)' if close else ""
+    return f'found "{found}"; expected {any_of(known)}{guess}'
 
 
 def any_of(choices: Sequence[str]) -> str:

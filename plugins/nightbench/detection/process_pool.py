@@ -110,7 +110,6 @@ class _Process(subprocess.Popen[bytes]):
             )
 
     def answer(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Return the results; raises what was raised there."""
         try:
             self._pipe.send((call, items))
             found, error = self._pipe.recv()
@@ -125,7 +124,6 @@ class _Process(subprocess.Popen[bytes]):
         return results
 
     def close(self) -> None:
-        """Wait for its end, and close its pipe."""
         self.wait()
         self._pipe.close()
 

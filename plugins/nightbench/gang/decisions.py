@@ -89,8 +89,6 @@ class NodeView:
     """Error of the last poll; None if it was answered."""
     pid: int | None = None
     """The agent's process id."""
-    boot_id: str | None = None
-    """Kernel boot id of the agent's start; None if it is not known."""
     rebooted: bool = False
     """Whether the node has rebooted since the job was first seen there."""
     lost: Reason | None = None

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.conversation import as_document, no_document
 from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
 from nightbench.gang.node_files import require_python
-from nightbench.gang.process import OnLine
+from nightbench.gang.process import OnLine, as_document, no_document
 from nightbench.gang.transport import Target, Transport, shared_transport
 
 T = TypeVar("T")
@@ -109,7 +108,6 @@ class Layout:
 
 
 async def _expand(transport: Transport, path: str) -> str:
-    """Return the path with a leading `~` replaced by the SSH user's home on the node."""
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path
@@ -230,10 +228,11 @@ class Agent:
         The words `before` the command send it to the node.
         """
         readings, wall = [], []
-        async with self.transport.converse([*before, *self.command, "clock"]) as conversation:
+        question = '{"id": 0, "clock": true}'
+        async with self.transport.converse([*before, *self.command, "follow"]) as conversation:
             for _ in range(EXCHANGES):
                 sent, sent_wall = monotonic(), time.time()
-                answer = await conversation.ask_document("agent.py clock", "")
+                answer = await conversation.ask_document("agent.py follow", question)
                 received, received_wall = monotonic(), time.time()
                 readings.append((sent, float(answer["monotonic_s"]), received))
                 wall.append((sent_wall, float(answer["wall_s"]), received_wall))
@@ -241,7 +240,6 @@ class Agent:
 
 
 def _failure_message(document: dict[str, Any]) -> str:
-    """Return the agent's message about its failure: the error, its log on the node, a hint."""
     said = str(document.get("error") or document)
     if document.get("log"):
         said += f" (log on the node: {document['log']})"
@@ -271,9 +269,3 @@ def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
     """
     sent, node, received = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
     return ClockOffset(offset_s=node - (sent + received) / 2, error_s=(received - sent) / 2)
-
-
-def more_precise(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:
-    """Return the offset with the smaller error."""
-    known = [offset for offset in (first, second) if offset is not None]
-    return min(known, key=lambda offset: offset.error_s, default=None)

@@ -214,7 +214,6 @@ class NodeClient:
             agent_reasons=reasons_from_json(agent.get("reasons")),
             lock_holder=agent.get("holder"),
             pid=agent.get("pid"),
-            boot_id=agent.get("boot_id"),
             rebooted=self._has_rebooted(agent.get("boot_id")),
         )
         if _is_stale(agent, state):

@@ -116,7 +116,6 @@ def repeat_end(
 def _agent_deaths(
     nodes: Sequence[str], results: Results, rebooted: Collection[str], died: Collection[str]
 ) -> list[Reason]:
-    """Return a reason for each node that has rebooted or whose agent has died."""
     found = []
     for node in nodes:
         death = Reason(ReasonCode.AGENT_DIED, node)

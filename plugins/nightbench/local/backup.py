@@ -102,7 +102,6 @@ def _execute(cursor: psycopg2.extensions.cursor, statement: str, *names: str) ->
 
 
 def _run(stack: Stack, database: str, program: str, *words: str, doing: str) -> None:
-    """Run one of PostgreSQL's programs as its superuser."""
     environment = {
         **postgres.environment(),
         "PGHOST": "127.0.0.1",

@@ -9,7 +9,6 @@ from nightbench.config.suite_heads import SuiteHead, suite_heads
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
-from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import Catalog, Route
 
 
@@ -53,13 +52,12 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
     except UserError as error:
         # Planning its run fails with the same message, so there will be no result.
         return dataclasses.replace(broken, problem=f"its file has an error: {error}")
-    hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
-    deadline = Clock.parse(suite.night.deadline) if suite.night.deadline else None
+    hours = tuple(text for text in (cluster.window, suite.night.window) if text)
     return ScheduledSuite(
         suite.name,
         suite.cluster,
         suite.owner,
-        NightSchedule(head.schedule, tuple(hours), suite.night.budget_s, deadline),
+        NightSchedule(head.schedule, hours, suite.night.budget_s, suite.night.deadline),
         suite.alerts,
         suite.routes,
         dag_id=head.dag_id,

@@ -189,12 +189,8 @@ def _judge_again(
 ) -> Iterator[Judgement]:
     """Judge nights by case_id, whose versions make no change likelier."""
     nights = (
-        (
-            ChangeDetector(False, by_releases=False),
-            points[:-1],
-            points[-1],
-        )
-        for case_id, points in again.items()
+        (ChangeDetector(with_smallest=False, by_releases=False), points[:-1], points[-1])
+        for points in again.values()
     )
     return judge_nights(nights, len(again), policy)
 
@@ -294,7 +290,6 @@ def placements(
 
 
 def _controls(warehouse: Warehouse, run: Run, days: Mapping[str, datetime]) -> Iterable[NightRow]:
-    """Return the control measurements of the nodes as rows of the night."""
     points: dict[tuple[str, ...], list[HistoryPoint]] = defaultdict(list)
     for row in warehouse.causes.read("night_controls", cluster=run.cluster, until=run.started_at):
         if row["run_id"] in days and row["median"] > 0:

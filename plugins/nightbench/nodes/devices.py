@@ -167,7 +167,6 @@ def _health(gpu: Document) -> Iterator[Finding]:
 def _driver(
     have: Sequence[Document], cluster: Cluster, lines: Sequence[FrameworkInfo]
 ) -> Iterator[Finding]:
-    """A driver that is older than what the chosen variants' CUDA needs."""
     drivers = {gpu["driver"] for gpu in have if gpu["driver"]}
     if not drivers:
         return

@@ -161,25 +161,20 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
     Raises:
         UserError: the run has no such job, or one of another version.
     """
-    path = _path(run, case_id, generation)
-    document = read_json(path)
-    if document is None:
-        path = _path(run, case_id)
-        document = read_json(path)
-    if document is None:
-        raise UserError(
-            f"{path}: found no file; expected the job that the run's plan stored. Either worker "
-            "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
-            "start a new run"
-        )
-    return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
+    for path in (_path(run, case_id, generation), _path(run, case_id)):
+        if (document := read_json(path)) is not None:
+            return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
+    raise UserError(
+        f"{path}: found no file; expected the job that the run's plan stored. Either worker "
+        "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
+        "start a new run"
+    )
 
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:
     """Keep the cluster of a run as it was planned for."""
-    write_json(
-        _cluster_path(run), {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
-    )
+    document = {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
+    write_json(run.folder / "cluster.json", document)
 
 
 def load_cluster(run: RunSpool) -> Cluster:
@@ -188,7 +183,7 @@ def load_cluster(run: RunSpool) -> Cluster:
     Raises:
         UserError: the run has none, or one of another version.
     """
-    path = _cluster_path(run)
+    path = run.folder / "cluster.json"
     return _planned(Cluster, read_json(path) or {}, CLUSTER_SCHEMA, path)
 
 
@@ -198,10 +193,6 @@ def _planned(kind: type[T], document: Document, schema: str, path: UPath) -> T:
         raise UserError(f'{path}: schema: found {found!r}, expected "{schema}"')
     with of_this_version(path):
         return from_document(kind, document, extra="forbid")
-
-
-def _cluster_path(run: RunSpool) -> UPath:
-    return run.folder / "cluster.json"
 
 
 def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:

@@ -74,11 +74,6 @@ class NightRepository(Repository):
             for row in self.read("night_runs", suite=suite, cluster=cluster, since=since)
         ]
 
-    def last_result_at(self, cluster: str) -> datetime | None:
-        """Start of the newest run of a cluster that yielded a result."""
-        row = self.first("cluster_heard", cluster=cluster)
-        return row["at"] if row else None
-
     def nights(
         self,
         suite: str | None = None,

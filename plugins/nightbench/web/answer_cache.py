@@ -13,7 +13,6 @@ from fastapi import Request, Response
 
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.api_model import ApiModel
-from nightbench.web.guard import HEADERS
 
 T = TypeVar("T")
 
@@ -93,7 +92,7 @@ class SharedAnswers:
                 return answer.model_dump_json()
 
             text = self._cache.get(repr((handler.__qualname__, named)), snapshot, ask)
-            return Response(text, media_type="application/json", headers=HEADERS)
+            return Response(text, media_type="application/json")
 
         # FastAPI before 0.118, as under Airflow 3.1, looks names of types up in this module.
         shared.__signature__ = signature(handler, eval_str=True)  # type: ignore[attr-defined]

@@ -10,7 +10,8 @@ import pytest
 
 from nightbench.config import ConfigError, load_catalog, load_suite
 from nightbench.core.capabilities import refusal_of
-from nightbench.core.model import Case, Catalog, Cluster, Combination, Node, Strategy
+from nightbench.core.model import Case, Catalog, Cluster, Node, Strategy
+from nightbench.core.model.catalog import Combination
 
 Write = Callable[..., Path]
 SHIPPED = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")

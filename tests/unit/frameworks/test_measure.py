@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ class Runtime(Base):
     """Writes down in which order the loop called it."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(None)
+        super().__init__(SimpleNamespace(device=None, grouped=False))
         self.task = task
         self.calls: list[tuple[str, int]] = []
 

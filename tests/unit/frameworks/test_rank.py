@@ -15,7 +15,7 @@ import pytest
 
 MODULES = (
     *("rank", "measure", "recorder", "base_runtime", "base_trainer", "movement", "wrappers"),
-    *("extras", "heap", "profiling", "batch_search", "rendezvous"),
+    *("extras", "heap", "profiling", "batch_search", "rendezvous", "traffic"),
 )
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 RUNTIME = """

@@ -17,7 +17,7 @@ class Meeting(Runtime):
     """Trainers that are threads."""
 
     def __init__(self, trainers: int) -> None:
-        super().__init__(None)
+        super().__init__(SimpleNamespace(device=None))
         self.meeting = threading.Barrier(trainers)
 
     def barrier(self) -> None:

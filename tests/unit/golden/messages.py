@@ -18,7 +18,6 @@ from nightbench.alerts import AlertItem, EndedAlert, Links, message
 from nightbench.alerts.message import AGAIN, DRIFTS, NOISE
 from nightbench.alerts.notes import confirmation_notes, drift_notes, noise_notes
 from nightbench.core.model import (
-    METRICS,
     THROUGHPUT,
     ClockOffset,
     HistoryPoint,
@@ -37,6 +36,7 @@ from nightbench.core.model.alerts import (
     Confirmation,
     ConfirmationResult,
 )
+from nightbench.core.model.metrics import METRICS
 from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 from nightbench.core.sentences import sentences
 from nightbench.detection import Change

@@ -203,16 +203,13 @@ _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
 
 _AXIS_DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Case)}
 
+_DECLARED = (
+    *("sync", "precision", "compiler", "execution", "layout", "compression", "data"),
+    *(axis for axis, (_, word) in _SPLITS.items() if word),
+)
 LINE_AXES: Mapping[str, str | int | None] = {
     "strategy": None,
-    **{
-        axis: _AXIS_DEFAULTS[axis]
-        for axis in (
-            *("sync", "precision", "compiler", "execution"),
-            *("layout", "compression", "data"),
-            *(axis for axis, (_, word) in _SPLITS.items() if word),
-        )
-    },
+    **{axis: _AXIS_DEFAULTS[axis] for axis in _DECLARED},
 }
 """Axes whose values a framework line declares -> the value that every line has. For a number, a
 line declares whether it supports more than one: `several`."""

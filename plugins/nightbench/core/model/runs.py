@@ -66,7 +66,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1)."""
+    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1).
+
+    `ClusterFile` describes what the cluster says.
+    """
 
     run_id: str
     case: Case
@@ -88,9 +91,7 @@ class JobSpec:
     environments: EnvironmentPolicy
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     lock: str = "node"
-    """Resources that the agents lock: `node` or `devices`."""
     binding: str = "numa"
-    """Processes run on cores of the NUMA node of their GPU; on all of them when `none`."""
     deadline: datetime | None = None
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
@@ -98,9 +99,7 @@ class JobSpec:
     data_path: str | None = None
     """Folder of the case's data on the nodes; None if they are synthetic, or the sample."""
     link_command: tuple[str, ...] = ()
-    """Program that limits the link of a node on that node; empty: nothing."""
     transport: str | None = None
-    """Network that the frameworks' own traffic is expected to use; not compared when None."""
 
     @property
     def job_id(self) -> str:
@@ -129,15 +128,6 @@ class JobSpec:
         units: int = self.workload_params.get("units_per_example", 1)
         return units * batch_size * self.case.trainers // self.measured
 
-    @property
-    def lead(self) -> Node:
-        """The node that claims repeats."""
-        return self.nodes[0]
-
-    def ports(self) -> tuple[tuple[str, str], ...]:
-        """Names of the ports to reserve, each with its node: one master, one for each process."""
-        return (("master", self.lead.name), *((p.name, p.node) for p in self.processes))
-
     def to_json(self) -> dict[str, Any]:
         """The job.json document (schema `benchmarks/contract/job.schema.json`)."""
         document = to_document(self)
@@ -163,7 +153,10 @@ class JobSpec:
                 }
                 for node in document["nodes"]
             ],
-            "ports": [{"name": name, "node": node} for name, node in self.ports()],
+            "ports": [
+                {"name": "master", "node": self.nodes[0].name},
+                *({"name": each.name, "node": each.node} for each in self.processes),
+            ],
             "lock_dir": self.environments.lock_dir,
             "neighbours": {name: document["neighbours"][name] for name in _OF_NEIGHBOURS},
             **{name: document[name] for name in _OF_JOB},

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from nightbench.core.model import values as v
 from nightbench.core.model.cases import Case, ReferenceLosses
 from nightbench.core.model.catalog import Role, StrategyName
-
-
-def _truly(value: Any) -> Any:
-    """A parameter of a scale: any JSON value."""
-    return value
 
 
 class Kept(v.StrictModel):
@@ -111,9 +106,7 @@ class WorkloadInfo(v.StrictModel):
     """Unit of work that is counted, in the plural: `images`, `tokens`."""
     strategies: v.Some[StrategyName]
     """Strategies for which the workload is implemented."""
-    scales: Annotated[
-        dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
-    ]
+    scales: Annotated[dict[v.Name, dict[str, Any]], Field(min_length=1)]
     """For each scale, its parameters for the implementation (shapes, classes, hyper-parameters).
     `converges` marks a scale at which tests prove that the loss decreases. `units_per_example` is
     the number of units in one example of a batch [default: 1]. `by_sequence_length` has the

@@ -2,7 +2,7 @@
 import { Box, Flex, Heading, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
-import type { AlertGroupRow, AlertGroups, AxisValues, BisectSearch } from "./api-types";
+import type { AlertGroupRow, AlertGroups, AxisValue, BisectSearch, Items } from "./api-types";
 import { count, day, moment, words } from "./format";
 import {
   AlertLink,
@@ -47,11 +47,11 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
 const COLUMNS: Column<AlertGroupRow>[] = [
   {
     name: "Severity",
-    cell: ({ severity, severity_because }) => (
+    cell: ({ head }) => (
       <Box>
-        <State name={severity} />
+        <State name={head.severity} />
         <Text color="fg.muted" fontSize="xs">
-          {severity_because}
+          {head.severity_because}
         </Text>
       </Box>
     ),
@@ -131,7 +131,7 @@ const COLUMNS: Column<AlertGroupRow>[] = [
 export function Alerts() {
   const [query, choose] = useChoices();
   useTitle("Alerts");
-  const axes = useApi<AxisValues>("axes");
+  const axes = useApi<Items<AxisValue>>("axes");
   const answer = useApi<AlertGroups>("alerts/groups", Object.fromEntries(query));
   const values = (axis: string) =>
     (axes.data?.items ?? [])

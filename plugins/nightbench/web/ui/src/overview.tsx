@@ -3,7 +3,7 @@ import { Fragment, type ReactNode } from "react";
 import { Box, Table, Text } from "@chakra-ui/react";
 
 import { apiAddress, useApi } from "./api";
-import type { Overview as OverviewAnswer, OverviewCell } from "./api-types";
+import type { Items, OverviewCell } from "./api-types";
 import { change, count, percent } from "./format";
 import { Answered, Download, Help, Link, Section } from "./parts";
 import { routes } from "./routes";
@@ -108,7 +108,7 @@ function breakable(name: string): ReactNode {
 
 /** The measured workloads by framework lines. */
 export function Overview() {
-  const answer = useApi<OverviewAnswer>("overview");
+  const answer = useApi<Items<OverviewCell>>("overview");
   return (
     <Answered answer={answer}>
       {({ items }) => {

@@ -1,12 +1,19 @@
-"""Views of one repeat: step times with their outliers, telemetry by metric, ends of logs. Pure."""
+"""Views of one repeat: step times with their outliers, telemetry by metric, ends of logs."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from fastapi import HTTPException
+
+from nightbench.core.errors import ItemErrors
+from nightbench.core.printable import without_controls
+from nightbench.core.sentences import retention_text
+from nightbench.spool import CaseStore, Spool, SpoolError
 from nightbench.warehouse.repository import Row
-from nightbench.web.run_models import RankSteps, TelemetryMetric
+from nightbench.web.run_models import RankSteps, RepeatLog, TelemetryMetric
 
 STEPS_SHOWN = 40_000
 """Steps of all processes that one answer holds; those of the slowest processes."""
@@ -29,6 +36,11 @@ _OF_GPU = (
     ("memory", "GB", "memory_used_bytes", 1e-9),
 )
 NEVER_SAMPLED = "CPU clock, CPU temperature, CPU power and network traffic are not sampled."
+LOG_BYTES = 48 * 1024
+LOG_LINES = 400
+MOST_PROCESSES = 500
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 Sample = Mapping[str, Any]
 
@@ -88,7 +100,7 @@ def telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[TelemetryMetric]:
     """Return the metrics that were sampled, by node and device."""
     found = []
     for node, given in sorted(samples.items()):
-        kept = _thinned(given)
+        kept = given[:: -(-len(given) // SAMPLES_SHOWN) or 1]
         for metric, unit, key, scale in _OF_NODE:
             found.append(_metric(node, "", metric, unit, kept, [s.get(key) for s in kept], scale))
         for index in sorted({gpu["index"] for sample in kept for gpu in sample.get("gpus") or ()}):
@@ -113,10 +125,6 @@ def missing_telemetry(samples: Mapping[str, Sequence[Sample]]) -> list[str]:
     for node, given in sorted(samples.items()):
         said += [f"{node}, GPU {index} was throttled: {what}" for index, what in _throttles(given)]
     return [*said, NEVER_SAMPLED]
-
-
-def _thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
-    return samples[:: -(-len(samples) // SAMPLES_SHOWN) or 1]
 
 
 def _metric(
@@ -158,3 +166,66 @@ def _throttles(samples: Sequence[Sample]) -> Iterator[tuple[int, str]]:
         if (gpu.get("throttle") or "").startswith("0x") and int(gpu["throttle"], 16) & ~1
     }
     yield from sorted(seen)
+
+
+# --- files -------------------------------------------------------------------------------
+
+
+class RepeatFiles:
+    """The files of one repeat; reading a file that is gone finds nothing."""
+
+    def __init__(
+        self, spool: Spool, run_id: str, case_id: str, generation: int, repeat: int
+    ) -> None:
+        try:
+            self._run = spool.run(run_id)
+            self._store: CaseStore = self._run.case(case_id, generation)
+        except SpoolError:
+            raise HTTPException(
+                404, f"There is no case {case_id[:200]} in a run {run_id[:200]}."
+            ) from None
+        self._repeat = repeat
+
+    @property
+    def why_gone(self) -> str:
+        """The sentence for a file that is not there."""
+        if self._run.folder.exists():
+            return "The spool has no such file of this repeat."
+        return (
+            "The files of this run were removed from the spool, where they are "
+            f"{retention_text('spool_days')}."
+        )
+
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Node -> what was sampled on it."""
+        found, errors = {}, ItemErrors()
+        for node in self._store.nodes(self._repeat):
+            with errors.of(f"samples of {node}"):
+                result = self._store.result(self._repeat, node) or {}
+                found[node] = (result.get("telemetry") or {}).get("samples") or []
+        return found
+
+    def log(self, process: str) -> RepeatLog:
+        """The end of the log of a process; an empty name chooses one that failed, or the first."""
+        logs = self._store.logs(self._repeat)
+        reasons = (self._store.repeat(self._repeat) or {}).get("reasons") or []
+        blamed = [reason.get("subject") for reason in reasons]
+        # trainer-10 stands after trainer-9.
+        names = sorted(logs, key=lambda name: (name not in blamed, len(name), name))
+        chosen = process or next(iter(names), "")
+        text, is_cut, sentence = "", False, None
+        if chosen not in logs:
+            of = f" of {process[:200]}" if process else ""
+            sentence = f"There is no log{of}. {self.why_gone}"
+        else:
+            content = bytes(logs[chosen].read_bytes())
+            lines = content[-LOG_BYTES:].decode(errors="replace").splitlines()
+            is_cut = len(content) > LOG_BYTES or len(lines) > LOG_LINES
+            text = without_controls(_COLOURS.sub("", "\n".join(lines[-LOG_LINES:])))
+        return RepeatLog(
+            processes=names[:MOST_PROCESSES],
+            process=chosen or None,
+            text=text,
+            is_cut=is_cut,
+            sentence=sentence,
+        )
