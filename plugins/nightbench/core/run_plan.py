@@ -193,7 +193,7 @@ def resolve(
         data_path=cluster.data.get(case.data),
         link_command=cluster.link_command,
         deadline=deadline,
-        expected_repeat_s=past and past.of(digest).repeat_s,
+        expected_repeat_s=past.of(digest).repeat_s if past else None,
     )
 
 
