@@ -9,7 +9,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -335,20 +334,6 @@ def reader() -> Iterator[Warehouse]:
 
     with closing(open_warehouse("nightbench_reader")) as connection:
         yield Warehouse(connection)
-
-
-def check_page(path: Path | None) -> None:
-    """Refuse a page that cannot be written, before anything is measured.
-
-    Raises:
-        UserError: the page cannot be written.
-    """
-    if path is None:
-        return
-    if not path.parent.is_dir():
-        raise UserError(f"--html: found {path}; expected a file in an existing folder")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UserError(f"--html: found {path}, which cannot be written")
 
 
 def print_json(document: Any) -> None:

@@ -9,7 +9,6 @@ from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,7 +17,6 @@ from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
 from nightbench.config import find_suites, locations
-from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.config.suites import readable_suites
 from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
@@ -274,8 +272,6 @@ def import_history(
         with common.progress_bar(TimeRemainingColumn()) as progress:
             judged = judge_imported(warehouse, series, policy.reported_from)
             show_reports(progress.track(map(kept, judged), len(series), description="judging"))
-        for line in _links(found):
-            say(line)
         if alerts:
             opened = open_alerts(warehouse, found, policy.clear_change)
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
@@ -296,17 +292,6 @@ def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
             f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
             f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
-
-
-def _links(found: list[ImportedSeries]) -> list[str]:
-    """Return addresses of the pages of these series; none without a control plane here."""
-    from nightbench.local import deployment
-
-    if control_plane() is not ControlPlane.LOCAL:
-        return []
-    page = f"{deployment.logins(common.home()).ui}/plugin/benchmarks/explore"
-    clusters = sorted({each.cluster for each in found})
-    return [f"series on {name}: {page}?{urlencode({'cluster': name})}" for name in clusters]
 
 
 def _planned_series() -> set[tuple[str, str]]:

@@ -12,6 +12,7 @@ import typer
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
 from nightbench.cli.selection import CasesOption
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 
@@ -52,21 +53,21 @@ def profile(
     def work() -> int:
         from nightbench.experiments.profiles import saved_profile
 
-        common.check_page(html)
         document: Mapping[str, Any] | None = saved_profile(common.spool(), comparison)
         if document is None:
             document = _measure(
                 comparison, case or [], steps, outside_hours=outside_hours, json=json
             )
-        if html is not None:
-            from nightbench.report.profile_page import profile_page
-
-            html.write_text(profile_page(document, datetime.now(UTC)), encoding="utf-8")
-            warn(f"written: {html}")
         if json:
             common.print_json(document)
         else:
             show(document)
+        if html is not None:
+            from nightbench.report.profile_page import profile_page
+
+            with replaced_file(html) as new:
+                new.write_text(profile_page(document, datetime.now(UTC)), encoding="utf-8")
+            warn(f"written: {html}")
         return experiment_common.BAD_USAGE if any(c["why"] for c in document["cases"]) else 0
 
     raise typer.Exit(experiment_common.exit_code(work))
