@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING, Annotated, Any
@@ -334,6 +334,15 @@ def reader() -> Iterator[Warehouse]:
 
     with closing(open_warehouse("nightbench_reader")) as connection:
         yield Warehouse(connection)
+
+
+def all_said(rows: Sequence[Any], none: str, *, json: bool) -> bool:
+    """Print rows as JSON, or a sentence if there are none; return whether nothing else remains."""
+    if json:
+        print_json(rows)
+    elif not rows:
+        say(none)
+    return json or not rows
 
 
 def print_json(document: Any) -> None:

@@ -79,12 +79,9 @@ def grade(
         rows = warehouse.grades.latest(suite, cluster)
         if not rows:
             _refuse_unknown(warehouse, suite, cluster)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        said = f" of suite {suite}" if suite else ""
-        say(f"No grade{said} yet: the detector is graded from the 21st night of a series on.")
+    said = f" of suite {suite}" if suite else ""
+    none = f"No grade{said} yet: the detector is graded from the 21st night of a series on."
+    if common.all_said(rows, none, json=json):
         return
     for (name, where, run_id), group in groupby(
         rows, key=lambda row: (row["suite"], row["cluster"], row["run_id"])

@@ -66,11 +66,8 @@ def results(
         _write_report(run or _newest_run(None, None, None), report)
         return
     rows, source = results_of(run)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No run has been loaded yet. To make a run: nightbench demo")
+    none = "No run has been loaded yet. To make a run: nightbench demo"
+    if common.all_said(rows, none, json=json):
         return
     out.print(ResultsTable(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
     for line in verdict_lines(rows):
