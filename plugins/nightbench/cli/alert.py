@@ -225,14 +225,9 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
 
 
 def _runs(row: Row) -> list[str]:
-    lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
-    if row["first_bad_run_id"]:
-        lines.insert(
-            0, f"last good run {row['last_good_run_id']}, first bad run {row['first_bad_run_id']}"
-        )
-    elif row["last_good_run_id"]:
-        lines.insert(0, f"last good run {row['last_good_run_id']}")
-    return lines
+    good, bad = row["last_good_run_id"], row["first_bad_run_id"]
+    lines = [f"last good run {good}" + (f", first bad run {bad}" if bad else "")] if good else []
+    return [*lines, f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
 
 
 def _confirmation(row: Row) -> list[str]:

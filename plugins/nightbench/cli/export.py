@@ -171,12 +171,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
 
 def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object]) -> None:
     """Write newest medians and verdicts as Prometheus's textfile collector reads them."""
-    wrong = [option for option, value in others.items() if value is not None]
-    if wrong:
-        raise UserError(
-            f"{wrong[0]}: found with prometheus, which writes newest medians; expected --suite, "
-            "--cluster or --case"
-        )
+    _refuse(others, "prometheus, which writes newest medians", "--suite, --cluster or --case")
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
     # Write an empty file if nothing is measured: without it, old values would stay.
@@ -185,10 +180,14 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     say(f"{len(rows):,} series in {file}")
 
 
+def _refuse(options: Mapping[str, object], format_: str, expected: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise UserError(f"{option}: found with {format_}; expected {expected}")
+
+
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:
-    wrong = [option for option, value in others.items() if value is not None]
-    if wrong:
-        raise UserError(f"{wrong[0]}: found with mlperf or bundle; expected --run and --case")
+    _refuse(others, "mlperf or bundle", "--run and --case")
     if run is None:
         raise UserError("--run: found none; expected the id of a run (see `nightbench runs`)")
     return run
