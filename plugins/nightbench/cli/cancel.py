@@ -108,15 +108,12 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
     going, errors = [], ItemErrors()
     for each in spool.runs():
         with errors.of(f"run {each.run_id}"):
-            going += [each] if _is_unfinished(each) else []
+            open_cases = [x for x in each.planned() if each.outcome(x["case_id"]) is None]
+            going += [each] if open_cases and not each.has_ended else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"RUN: found none; expected the id of a run that has not ended: {names}")
     return going[0]
-
-
-def _is_unfinished(run: RunSpool) -> bool:
-    return not run.has_ended and any(run.outcome(x["case_id"]) is None for x in run.planned())
 
 
 # --- experiments -------------------------------------------------------------------------

@@ -281,18 +281,14 @@ def import_history(
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
-        apart = sorted(series - _planned_series())
+        suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
     except UserError as error:
         warn(f"It was not checked whether a suite has the imported cases: {error}")
         return
-    if apart:
+    planned = {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}
+    if apart := sorted(series - planned):
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
             f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
             f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
-
-
-def _planned_series() -> set[tuple[str, str]]:
-    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
-    return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

@@ -24,7 +24,7 @@ from nightbench.report import (
     report_text,
     verdict_lines,
 )
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 
 app = typer.Typer()
@@ -196,7 +196,11 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
 
 def load_waiting(spool: Spool) -> None:
     """Load the direct runs that ended while the warehouse was away, if the warehouse answers."""
-    waiting = [run for run in spool.runs() if run.loaded() is None and _ended_directly(run)]
+    waiting = [
+        run
+        for run in spool.runs()
+        if run.loaded() is None and run.has_ended and not (run.run() or {}).get("dag_run_id")
+    ]
     if not waiting:
         return
     try:
@@ -214,11 +218,6 @@ def load_waiting(spool: Spool) -> None:
             continue
         judge.judge_run(spool, run.run_id, common.open_warehouse)
         warn(said)
-
-
-def _ended_directly(run: RunSpool) -> bool:
-    document = run.run() or {}
-    return bool(document.get("ended_at")) and not document.get("dag_run_id")
 
 
 def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
