@@ -49,7 +49,7 @@ def peak_remarks(health: ClusterHealth, cluster: Cluster) -> list[str]:
         names = models.get(each.node, set())
         if metric != "matrix" or not each.device.startswith("gpu") or len(names) != 1:
             continue
-        peak = peak_of(next(iter(names)), precision.strip("_") or "fp32", cluster)
+        peak = peak_of(next(iter(names)), precision.strip("_") or "fp32", cluster.peak_flops)
         if peak is None:
             continue
         share = each.median * 1e9 / peak

@@ -203,7 +203,8 @@ def suspected_regression(
         if not same:
             return None
         good_run_id = same[0]["run_id"]
-        trained = TrainedBefore(tuple(row["losses"] for row in same), traits_of(case))
+        traits = traits_of(case, plan.protocol)
+        trained = TrainedBefore(tuple(row["losses"] for row in same), traits)
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
     sigma = float(series_of([tonight]).within[0]) if tonight else math.nan

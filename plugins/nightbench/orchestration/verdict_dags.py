@@ -28,6 +28,8 @@ from nightbench.orchestration.dag_common import (
     our_dag,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
+from nightbench.spool.plans import read_plan
 
 DOC = """\
 ### Verdicts and alerts
@@ -85,8 +87,6 @@ def judge(loaded: str) -> str:
     from nightbench.night.judge import judge_run
     from nightbench.night.run_report_data import write_run_report
     from nightbench.orchestration.metrics import count_judged
-    from nightbench.spool import open_spool
-    from nightbench.spool.plans import read_plan
 
     spool, began_s = open_spool(), time.monotonic()
     run = spool.run(loaded)

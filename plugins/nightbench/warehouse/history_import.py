@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BeforeValidator, Field, create_model
 
-from nightbench.core.detect_file import DetectRow
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import (
     PLAIN,
     UNKNOWN,
+    DetectRow,
     FileRow,
     HistoryFile,
     Name,
