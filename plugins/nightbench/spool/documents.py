@@ -149,10 +149,9 @@ def _read(path: UPath, kind: type[Any]) -> Any:
 
 def read_or_none(path: UPath) -> Document | None:
     """A document for a view; None, and a line in the log, if it is damaged."""
-    document: Document | None = None
     with ItemErrors().of("passed over"):
-        document = read_json(path)
-    return document
+        return read_json(path)
+    return None
 
 
 def is_local(path: UPath) -> bool:
