@@ -160,7 +160,7 @@ def test_steps_that_were_dropped_say_so(
 
 
 def repeat_files(spool: Spool, run_id: str) -> CaseStore:
-    store = spool.case(run_id, CASE)
+    store = spool.run(run_id).case(CASE)
     reasons = [{"code": "process_exited", "subject": "trainer-1"}]
     store.save_repeat(1, {"repeat": 1, "status": "failed", "reasons": reasons})
     return store

@@ -471,7 +471,7 @@ def test_nodes_say_who_holds_them_and_how_full_their_night_was(
     live = replace(given.run(9), started_at=now)
     loader.runs.plan(live, [])
     for case, state in ((one, "running"), (two, "waiting")):
-        store = spool.case(live.run_id, case.case_id)
+        store = spool.run(live.run_id).case(case.case_id)
         store.save_job({"nodes": [{"name": "n1"}]})
         store.save_progress({"state": state, "message": "locked", "repeat": 2, "repeats": 7})
     nodes = app.get("/api/nodes").json()

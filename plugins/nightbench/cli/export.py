@@ -242,7 +242,7 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
 
 @app.command("import")
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
     alerts: Annotated[
         bool,
         typer.Option(
