@@ -88,7 +88,6 @@ def test_a_short_night_from_its_files_to_its_verdicts(
 
     result = pipeline.ingest(run)
     assert "1 measured, 0 quarantined, 0 failed or not measured, 1 missing, 2 left out" in result
-    assert result.sentence().endswith("1 missing, 2 left out")
 
     judged = pipeline.judge(run)
     assert {v.case_id: v.kind for v in judged.verdicts} == {

@@ -24,9 +24,16 @@ from rich.text import Text
 from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.config.validate import parsed
-from nightbench.core.detect_file import EARLIEST, LATEST, DetectRow, read_nights
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import HistoryFile, lacking, shown
+from nightbench.core.history_file import (
+    EARLIEST,
+    LATEST,
+    DetectRow,
+    HistoryFile,
+    lacking,
+    read_nights,
+    shown,
+)
 from nightbench.core.model import HistoryPoint
 
 if TYPE_CHECKING:
@@ -45,7 +52,7 @@ def detect(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV or JSON lines with the columns series, t, value and optionally n, spread, "
+            help="CSV with the columns series, t, value and optionally n, spread, "
             "fingerprint, control; or a file for `nightbench import`. `-` is standard input."
         ),
     ] = None,

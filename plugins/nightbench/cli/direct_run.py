@@ -6,7 +6,6 @@ import asyncio
 import getpass
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, say, warn
@@ -15,14 +14,16 @@ from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import JobSpec, RunKind
-from nightbench.core.run_plan import make_plan
+from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.core.sentences import sentences
+from nightbench.experiments.engine import experiment_context
+from nightbench.experiments.reference_measuring import measure_references
+from nightbench.experiments.reporting import ComparisonReporter
+from nightbench.gang import Shipment, Target, case_runner
+from nightbench.night import cluster_preflight, ingest, planning, run_preflight
+from nightbench.night.cluster_preflight import ClusterHealth
+from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.spool import RunSpool, Spool, plans
-
-if TYPE_CHECKING:
-    from nightbench.core.run_plan import RunPlan
-    from nightbench.gang import Shipment, Target
-    from nightbench.night.cluster_preflight import ClusterHealth
 
 
 def measure_directly(chosen: Chosen) -> int:
@@ -41,9 +42,6 @@ def measure_directly(chosen: Chosen) -> int:
 
 def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     """Measure a plan over SSH from this process; return whether the user interrupted it."""
-    from nightbench.gang import case_runner
-    from nightbench.night.code_snapshot import shipment_of_now
-
     common.home().make()
     targets = common.targets(chosen.cluster)
     folder = plans.store_plan(plan, common.spool())
@@ -77,11 +75,6 @@ def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
 
 def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str, Target]) -> None:
     """Measure cases next to their reference builds; report and leave out those that cannot be."""
-    from nightbench.experiments.engine import experiment_context
-    from nightbench.experiments.reference_measuring import measure_references
-    from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.gang import case_runner
-
     try:
         spool = common.spool()
         context = experiment_context(
@@ -107,8 +100,6 @@ def _measure_with_references(chosen: Chosen, plan: RunPlan, targets: Mapping[str
 
 def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
     """Plan a run that begins now, within the cluster's hours, or the suite's with --night."""
-    from nightbench.night import planning
-
     past = common.known_case_histories(chosen.cluster.name)
     night = deadline = None
     if chosen.night:
@@ -140,8 +131,6 @@ def _examine_for(
     shipment: Shipment,
 ) -> ClusterHealth:
     """Run the preflight of a run's nodes for the lines of its jobs; orphans are ended first."""
-    from nightbench.night import cluster_preflight
-
     wanted = {job.build.line for job in jobs}
     lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
     return asyncio.run(
@@ -153,8 +142,6 @@ def _place_on_healthy(
     chosen: Chosen, jobs: Sequence[JobSpec], folder: RunSpool, found: ClusterHealth
 ) -> Sequence[JobSpec]:
     """Store a run's preflight and its outcome of cases without nodes; return the other jobs."""
-    from nightbench.night import run_preflight
-
     cluster, connect = chosen.cluster, common.open_warehouse
     states = run_preflight.record(folder.run_id, found, cluster.health, connect)
     placement, out = run_preflight.place_on_healthy(jobs, folder, cluster, found, states)
@@ -165,8 +152,6 @@ def _place_on_healthy(
 
 def load_and_judge(spool: Spool, run_id: str) -> None:
     """Load a run into the warehouse and judge the run; without one, it stays in the spool."""
-    from nightbench.night import ingest
-
     try:
         say(ingest.ingest_run(spool, run_id, common.open_warehouse))
     except WarehouseUnavailable as error:

@@ -156,12 +156,12 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
         stored = warehouse.exports
         task = progress.add_task(f"{rows}, months", rows="")
         with (
-            closing(FORMATS[format_](new, stored.columns(rows), about)) as target,
+            FORMATS[format_](new, stored.columns(rows), about) as write,
             closing(stored.batches(rows, chosen)) as batches,
         ):
             for batch in batches:
                 if batch.rows:
-                    target.write(batch.rows)
+                    write(batch.rows)
                     count += len(batch.rows)
                 done = batch.month - bool(batch.rows)
                 progress.update(task, completed=done, total=batch.months, rows=f"{count:,} rows")
@@ -242,7 +242,7 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
 
 @app.command("import")
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
     alerts: Annotated[
         bool,
         typer.Option(

@@ -18,7 +18,7 @@ _KEYS = {"framework": "frameworks", "nodes": "devices", "devices_per_node": "dev
 def check_cases(
     cases: Sequence[WrittenCase],
     catalog: Catalog,
-    cluster: Cluster | None,
+    cluster: Cluster,
     builds: Mapping[str, Build],
     complaints: list[Complaint],
     *,
@@ -70,7 +70,7 @@ def check_reference(
     file: SuiteFile,
     cases: Iterable[WrittenCase],
     catalog: Catalog,
-    cluster: Cluster | None,
+    cluster: Cluster,
     builds: Mapping[str, Build],
     reference: Mapping[str, Build],
     complaints: list[Complaint],
@@ -86,16 +86,16 @@ def check_reference(
             message = f"the suite has no case of {line}; expected one of {', '.join(lines)}"
         elif build == builds.get(line):
             message = "is the build that the nights measure; expected another build"
-        elif cluster is not None:
+        else:
             variant = variant_of(catalog.frameworks[line], cluster, {**builds, line: build})
             message = variant.message if isinstance(variant, Refusal) else ""
         if message:
             complaints.append(Complaint(("reference", line), message))
 
 
-def check_hours(file: SuiteFile, cluster: Cluster | None, complaints: list[Complaint]) -> None:
+def check_hours(file: SuiteFile, cluster: Cluster, complaints: list[Complaint]) -> None:
     """Complain of a window that the cluster's own hours never overlap."""
-    if cluster is None or not (file.night.window and cluster.window):
+    if not (file.night.window and cluster.window):
         return
     hours = [Hours.parse(text) for text in (file.night.window, cluster.window)]
     if not ever_overlap(hours):

@@ -48,8 +48,6 @@ def load_cluster(
     """
     document = read_document(path)
     file = validate(ClusterFile, document, context=lines_of(catalog), named="cluster")
-    if file is None:
-        raise document.error
     nodes = [
         (("nodes", position), node)
         for position, entry in enumerate(file.nodes)

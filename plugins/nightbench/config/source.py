@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -124,8 +125,10 @@ def read_text(path: Path) -> str:
         raise UserError(f"{display(path)}: cannot be read: {error}; save it as UTF-8") from error
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path, chosen: Mapping[Key, str] = MappingProxyType({})) -> Document:
     """Read a YAML or JSON file whose top level is a mapping.
+
+    `chosen` are keys whose value is one of the values in it.
 
     Raises:
         ConfigError: the file cannot be read, is no YAML (a `.json` file: no JSON), or has a key
@@ -135,7 +138,7 @@ def read_document(path: Path) -> Document:
     try:
         if path.suffix == ".json":
             _expect_json(path, text)
-        data, lines = _parsed(path, text)
+        data, lines = _parsed(path, text, chosen)
     except RecursionError:
         said = "found hundreds of nested lists or mappings; expected a few levels"
         raise ConfigError(path, [Problem(1, "", said)]) from None
@@ -152,7 +155,9 @@ _YAML_REMEDIES = {
 """Sign of a mistake in the parser's message -> what corrects it."""
 
 
-def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
+def _parsed(
+    path: Path, text: str, chosen: Mapping[Key, str]
+) -> tuple[dict[str, Any], Mapping[Key, int]]:
     try:
         root = _root(text)
     except yaml.reader.ReaderError as error:
@@ -167,7 +172,7 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
         raise ConfigError(path, [Problem(line, "", f"not valid YAML: {said}{remedy}")]) from None
     except yaml.YAMLError as error:
         raise ConfigError(path, [Problem(1, "", f"not valid YAML: {error}")]) from None
-    reader = _Reader()
+    reader = _Reader(chosen)
     data = reader.value(root, ()) if root is not None else None
     if reader.problems:
         raise ConfigError(path, reader.problems)
@@ -226,7 +231,8 @@ _SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 class _Reader:
     """Turns YAML nodes into data, remembers lines, and finds keys that stand twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, chosen: Mapping[Key, str]) -> None:
+        self._chosen = dict(chosen)
         self.lines: dict[Key, int] = {}
         self.problems: list[Problem] = []
         self._loader = _Loader("")
@@ -255,6 +261,7 @@ class _Reader:
 
     def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
         data: dict[str, Any] = {}
+        word = self._chosen.pop(key, None)
         for name_node, item in node.value:
             line = name_node.start_mark.line + 1
             if not isinstance(name_node, yaml.ScalarNode):
@@ -267,7 +274,10 @@ class _Reader:
                 self.problems.append(Problem(line, key_path((*key, name)), message))
                 continue
             self.lines[*key, name] = line
-            data[name] = self.value(item, (*key, name))
+            if word is None:
+                data[name] = self.value(item, (*key, name))
+            elif name == word:
+                return self.value(item, key)
         return data
 
     def _scalar(self, node: yaml.Node, key: Key) -> Any:

@@ -83,26 +83,26 @@ _BOUNDS = {
 def validate(
     model: type[M],
     document: Document,
-    at: Key = (),
     context: Mapping[str, Any] | None = None,
     named: str | None = None,
-) -> M | None:
-    """Return the part of a document as the model; None if something is wrong with it.
+) -> M:
+    """Return a document as the model.
 
     The model's validators get the context: the catalog, for names. `named` is the key that holds
     the file's own name.
+
+    Raises:
+        ConfigError: all that is wrong with its keys.
     """
     if named is not None:
         document.complain_of_name(named)
-    data: Any = document.data
-    for part in at:
-        data = data[part]
+    given = dict(context or {})
     try:
-        return model.model_validate(data, context=dict(context or {}), by_alias=True, by_name=False)
+        return model.model_validate(document.data, context=given, by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        document.add(_complaint(model, at, dict(each)) for each in found)
-        return None
+        document.add(_complaint(model, dict(each)) for each in found)
+        raise document.error from None
 
 
 def checked(kind: type[T], values: Mapping[str, Any]) -> T:
@@ -123,7 +123,7 @@ def parsed(kind: type[T], values: Mapping[str, Any]) -> T:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        wrong = _complaint(kind, (), dict(error.errors(include_url=False)[0]))
+        wrong = _complaint(kind, dict(error.errors(include_url=False)[0]))
         said = f"is missing; expected: {wrong.message}" if wrong.is_missing else wrong.message
         raise UserError(f"{key_path(wrong.key)}: {said}") from None
 
@@ -134,17 +134,16 @@ def alike(file: BaseModel, kind: type[Any]) -> dict[str, Any]:
     return {name: getattr(file, name) for name in names}
 
 
-def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
-    location = tuple(part for part in error["loc"] if part != "[key]")
-    key = (*at, *location)
+def _complaint(model: type[Any], error: dict[str, Any]) -> Complaint:
+    key: Key = tuple(part for part in error["loc"] if part != "[key]")
     kind, found = error["type"], error.get("input")
     context = error.get("ctx") or {}
     if kind == "missing":
-        field = _fields_at(model, location[:-1])[str(location[-1])]
+        field = _fields_at(model, key[:-1])[str(key[-1])]
         return Complaint(key, str(field.description), is_missing=True)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = _fields_at(model, location[:-1])
-        said = one_of(str(location[-1]), known).removeprefix("found ")
+        known = _fields_at(model, key[:-1])
+        said = one_of(str(key[-1]), known).removeprefix("found ")
         return Complaint(key, f"found the unknown key {said}")
     if kind == "value_error":
         return Complaint(key, str(context["error"]))

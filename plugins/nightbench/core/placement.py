@@ -36,7 +36,8 @@ def place(
             local = on_node[node.name]
             on_node[node.name] += 1
             device = None
-            if role.device and cluster.device_kind != "cpu":
+            computes = role.measured if role.device is None else role.device
+            if computes and cluster.device_kind != "cpu":
                 devices = _devices(node, cluster)
                 if computing[node.name] == len(devices):
                     raise UserError(

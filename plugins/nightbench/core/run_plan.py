@@ -145,11 +145,13 @@ def resolve(
     run_id: str,
     *,
     deadline: datetime | None = None,
+    past: CaseHistory | None = None,
 ) -> JobSpec:
     """Turn a case of a suite into the job that its gang runs on a cluster.
 
     The suite's environment is stronger than the cluster's; a node's own and a role's are laid over
-    both on the node. No repeat is started that cannot end by the deadline.
+    both on the node. No repeat is started that cannot end by the deadline. `past` says how long
+    repeats take.
 
     Raises:
         UserError: framework, workload or cluster cannot run the case.
@@ -162,6 +164,7 @@ def resolve(
     there = with_nodes_for(case, catalog.frameworks[case.framework], cluster, suite.builds)
     nodes, processes = place(case, there, catalog.roles_of(case))
     roles = {*cluster.role_env, *suite.role_env}
+    digest = definition_digest(case, workload, suite.protocol)
     return JobSpec(
         run_id=run_id,
         case=case,
@@ -181,7 +184,7 @@ def resolve(
         },
         limits=Limits(repeat_s=suite.repeat_timeout_s, progress_s=suite.progress_timeout_s),
         code_digest=catalog.code_digest,
-        definition_digest=definition_digest(case, workload, suite.protocol),
+        definition_digest=digest,
         environments=cluster.environments,
         neighbours=cluster.neighbours,
         lock=cluster.lock,
@@ -190,6 +193,7 @@ def resolve(
         data_path=cluster.data.get(case.data),
         link_command=cluster.link_command,
         deadline=deadline,
+        expected_repeat_s=past and past.of(digest).repeat_s,
     )
 
 
@@ -317,10 +321,9 @@ def make_plan(
     cases = {case.case_id: case for case in suite.cases}
     order = [entry.case_id for entry in night.entries] if night else list(cases)
     end = deadline or (night.window.end if night else None)
-    jobs = [
-        _expecting(resolve(cases[name], suite, cluster, catalog, run.run_id, deadline=end), past)
-        for name in order
-    ]
+    known = past or {}
+    given = (suite, cluster, catalog, run.run_id)
+    jobs = [resolve(cases[name], *given, deadline=end, past=known.get(name)) for name in order]
     left_out = night.left_out if night else {}
     unavailable = {
         name: Reason(ReasonCode.CODE_BROKEN, observed=problem)
@@ -349,14 +352,6 @@ def zone_of(suite: Suite, cluster: Cluster) -> ZoneInfo:
     """Return the time zone in which a suite's nights are spoken of."""
     hours = suite.night.window or cluster.window
     return Hours.parse(hours).zone if hours else ZoneInfo("UTC")
-
-
-def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
-    known = (past or {}).get(job.case.case_id)
-    if known is None:
-        return job
-    usual = known.of(job.definition_digest).repeat_s
-    return dataclasses.replace(job, expected_repeat_s=usual)
 
 
 def _case_plan(

@@ -290,7 +290,6 @@ def placements(
 
 
 def _controls(warehouse: Warehouse, run: Run, days: Mapping[str, datetime]) -> Iterable[NightRow]:
-    """Return the control measurements of the nodes as rows of the night."""
     points: dict[tuple[str, ...], list[HistoryPoint]] = defaultdict(list)
     for row in warehouse.causes.read("night_controls", cluster=run.cluster, until=run.started_at):
         if row["run_id"] in days and row["median"] > 0:

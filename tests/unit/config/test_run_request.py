@@ -168,6 +168,7 @@ def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "broken.yaml").write_text("matrix: [")
     (tmp_path / "suites" / "scripts.yaml").write_text(
+        "suite: scripts\nowner: tests\ncluster: one\n"
         "commands: {mine: {argv: [train], unit: images, log: {format: keras}}}\n"
         "matrix: [{command: mine, strategy: single, batch_size_per_device: 2}]\n"
     )
@@ -176,7 +177,8 @@ def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
         "cluster: one\nnodes: [{hosts: 127.0.0.2, ssh_conn_id: nowhere}]\n"
     )
     (tmp_path / "suites" / "scaled.yaml").write_text(
-        "cluster: one\nscale: smoke\nprotocol: {full: {repeats: 7}, smoke: {repeats: 3}}\n"
+        "suite: scaled\nowner: tests\ncluster: one\nscale: smoke\n"
+        "protocol: {full: {repeats: 7}, smoke: {repeats: 3}}\n"
         "matrix: [{workload: word2vec, frameworks: paddle1, strategy: parameter_server,"
         " devices: fit, trainers: {full: 32, smoke: 2}, batch_size_per_device: 2}]\n"
     )

@@ -190,7 +190,7 @@ def test_cancelling_a_run_deletes_its_pods_also_if_one_refuses(
 def test_a_cancelled_case_has_an_outcome_though_its_pods_cannot_be_deleted(
     fake: FakeKubernetes, job: JobSpec, tmp_path: Path
 ) -> None:
-    store = Spool(tmp_path / "spool").case(job.run_id, "case")
+    store = Spool(tmp_path / "spool").run(job.run_id).case("case")
 
     async def work(targets: dict[str, PodTarget]) -> None:
         await GangPods(job, targets).create()

@@ -24,7 +24,7 @@ def test_an_error_of_the_preflight_is_returned_and_fails_no_run(tmp_path, error)
     run = Spool(tmp_path).run("r1")
     run.save_planned([])
     save_cluster(run, Cluster("lab", (Node("n1", "10.0.0.1", "c"),)))
-    assert error.args[0] in examine_run(run, targets, refuse)["problem"]
+    assert error.args[0] in examine_run(run, targets, refuse)
 
 
 def refuse():

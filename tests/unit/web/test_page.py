@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.web.rows import Rows, alert, client, row
+from tests.unit.web.rows import Row, Rows, alert, client, row
 from tools.api_types import typescript
 
 from nightbench.core.model import Reason, ReasonCode
@@ -174,7 +174,7 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
         a: str
         b: float | None
 
-    rows = [{"a": "=1+1", "b": -1.5, "c": 1}, {"a": "@x", "b": None}]
+    rows: list[Row] = [{"a": "=1+1", "b": -1.5, "c": 1}, {"a": "@x", "b": None}]
     assert csv_response(rows, Line).body == b"a,b\n'=1+1,-1.5\n'@x,\n"
 
 

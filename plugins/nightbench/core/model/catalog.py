@@ -108,10 +108,6 @@ class Index(v.StrictModel):
     """Options of `uv pip install` that take packages from it [default: `--index URL`]."""
 
 
-def _as_measured(value: bool | None, info: ValidationInfo) -> bool | None:
-    return info.data.get("measured") if value is None else value
-
-
 class Role(v.StrictModel):
     """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
 
@@ -128,9 +124,7 @@ class Role(v.StrictModel):
     measured: bool = False
     """The process's steps are timed, and it ends by itself. Other processes serve until all
     measured processes have ended; then the agent ends them."""
-    device: Annotated[bool | None, AfterValidator(_as_measured), Field(validate_default=True)] = (
-        None
-    )
+    device: bool | None = None
     """Whether each process gets its own GPU [default: the value of `measured`]."""
 
 

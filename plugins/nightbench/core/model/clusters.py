@@ -328,7 +328,7 @@ class ComparePolicy(v.StrictModel):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes that gangs are launched on."""
+    """Nodes that gangs are launched on; `ClusterFile` describes fields of the same name."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -336,7 +336,6 @@ class Cluster:
     device_kind: str = "cpu"
     devices_per_node: int = 1
     compute_capability: str | None = None
-    """Compute capability of its GPUs; None if the file does not state it."""
     peak_flops: Mapping[str, float] = field(default_factory=dict)
     """Precision -> dense peak of one device in FLOP/s, if the file says it: it goes before the
     table of known devices."""
@@ -348,27 +347,16 @@ class Cluster:
     env: Mapping[str, str] = field(default_factory=dict)
     role_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shared: bool = False
-    """Nodes share hardware (or their neighbours do): spread, drift and efficiency only warn."""
     jump: tuple[JumpHost, ...] = ()
-    """Hops on the way to every node, the first first."""
     transport: str | None = None
-    """Network for the frameworks' own traffic, `nccl/ib` say; not compared when None."""
     lock: str = "node"
-    """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
     binding: str = "numa"
-    """`numa`: processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
     parallel_cases: int = 1
-    """Cases of one run that may be measured at once, on disjoint nodes or devices."""
     window: str | None = None
-    """Hours in which the cluster may be measured on, `22:00-06:00 UTC`."""
     compare: ComparePolicy = field(default_factory=ComparePolicy)
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     health: HealthPolicy = field(default_factory=HealthPolicy)
     data: Mapping[str, str] = field(default_factory=dict)
-    """Name of a data set -> its path on every node."""
     slurm: SlurmPolicy | None = None
-    """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
-    """Nodes are pods; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
-    """Program that limits the link of a node, with a bandwidth as last argument; empty: none."""

@@ -66,7 +66,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1)."""
+    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1).
+
+    `ClusterFile` describes what the cluster says.
+    """
 
     run_id: str
     case: Case
@@ -88,9 +91,7 @@ class JobSpec:
     environments: EnvironmentPolicy
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     lock: str = "node"
-    """Resources that the agents lock: `node` or `devices`."""
     binding: str = "numa"
-    """Processes run on cores of the NUMA node of their GPU; on all of them when `none`."""
     deadline: datetime | None = None
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
@@ -98,9 +99,7 @@ class JobSpec:
     data_path: str | None = None
     """Folder of the case's data on the nodes; None if they are synthetic, or the sample."""
     link_command: tuple[str, ...] = ()
-    """Program that limits the link of a node on that node; empty: nothing."""
     transport: str | None = None
-    """Network that the frameworks' own traffic is expected to use; not compared when None."""
 
     @property
     def job_id(self) -> str:

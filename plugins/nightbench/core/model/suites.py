@@ -63,7 +63,7 @@ class SuiteTable(v.StrictModel):
 
 @dataclass(frozen=True)
 class Suite:
-    """A matrix of cases with its protocol, schedule, cluster, policy and channels."""
+    """A matrix of cases with all that its file says; `SuiteFile` describes its fields."""
 
     name: str
     owner: str
@@ -75,9 +75,7 @@ class Suite:
     builds: Mapping[str, Build] = field(default_factory=dict)
     """Framework line -> build; the line's lock if absent."""
     reference: Mapping[str, Build] = field(default_factory=dict)
-    """Framework line -> reference build that nights measure in addition; none if absent."""
     untried: bool = False
-    """Measure also what no one has run on such devices yet."""
     private_builds: frozenset[str] = frozenset()
     """Lines whose build was named for one run, and is not the one that the file says."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +87,6 @@ class Suite:
     source: str = ""
     """Path of the YAML file."""
     scale: str = "full"
-    """Size of the workloads."""
     commands: Mapping[str, WorkloadInfo] = field(default_factory=dict)
     """Scripts of other programs, as workloads of the lines that run commands."""
     tables: tuple[SuiteTable, ...] = ()
@@ -99,9 +96,7 @@ class Suite:
     priorities: Mapping[str, int] = field(default_factory=dict)
     """case_id -> 0 to 9, the higher first; 5 if absent."""
     routes: tuple[Route, ...] = ()
-    """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
     publish: Publication | None = None
-    """Parts of it that a public site may show; None: nothing."""
 
 
 Accepted = Mapping[tuple[str, str], str | None]

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { Roofline, SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
+import type { AlertRow, Roofline, SeriesHistory, SeriesPoint } from "./api-types";
 import { Chart, type Range, type Symbol } from "./chart";
 import { byDay, counts, describe, events, mustShow, pointState, references, robustRange, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
@@ -77,7 +77,7 @@ function boundBy(found: Roofline): string {
   return `${found.bound ?? `unknown: ${found.absent}`}${rests}`;
 }
 
-const ALERT_COLUMNS: Column<SeriesAlert>[] = [
+const ALERT_COLUMNS: Column<AlertRow>[] = [
   {
     name: "Alert",
     cell: (alert) => <AlertLink alertId={alert.alert_id} />,
