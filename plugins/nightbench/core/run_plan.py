@@ -199,7 +199,7 @@ def resolve(
 
 @dataclass(frozen=True, kw_only=True)
 class CaseExpectations:
-    """What the results of a case are checked against."""
+    """Expected values with which the results of a case are compared."""
 
     processes: tuple[Process, ...]
     """All processes that were planned, parameter servers included."""
