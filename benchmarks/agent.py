@@ -18,7 +18,6 @@ if __name__ == "__main__":
 import argparse
 import importlib
 import json
-import time
 from typing import Any, Callable
 
 from nodeside.files import AgentError, explain
@@ -47,13 +46,6 @@ def _port_range(text: str) -> tuple[int, int]:
     if not mark or not 0 < int(low) <= int(high) < 65536:
         raise argparse.ArgumentTypeError("expected FIRST-LAST, found {!r}".format(text))
     return int(low), int(high)
-
-
-def _clock() -> int:
-    """Print both clocks for every line on stdin; the controller halves the round trip."""
-    for _ in iter(sys.stdin.readline, ""):
-        print(json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True)
-    return 0
 
 
 def _nodeside(name: str) -> Any:
@@ -124,7 +116,6 @@ RUN: dict[str, Callable[[argparse.Namespace], object]] = {
 """Verbs that return one document."""
 
 SERVE: dict[str, Callable[[argparse.Namespace], int]] = {
-    "clock": lambda o: _clock(),
     "follow": lambda o: _nodeside("follow").main(),
     "serve": lambda o: _nodeside("agent_daemon").serve(o.jobdir, o.node, __file__, o.lock_fd),
     "reap": lambda o: _nodeside("agent_daemon").reap_after(
@@ -240,7 +231,6 @@ def _parser() -> argparse.ArgumentParser:
     argument("--root")
     argument("--python")
 
-    add("clock", "print both clocks for every line on stdin")
     add("follow", "answer a controller's requests, one JSON line each")
 
     argument = add("prefix", "check whether a prefix may be run; print its interpreter")

@@ -6,8 +6,6 @@ kernel would end it. So an attempt never fails the repeat, and the largest batch
 All ranks search at the same time, and the smallest of their results counts.
 """
 
-import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -142,8 +140,9 @@ class Attempts:
     def _judge(self, process, size, log):
         path = os.path.join(self._folder, "rank.json")
         if os.path.exists(path):
-            with open(path) as stream:
-                rank = json.load(stream)
+            from rank import read_json  # rank imports this module.
+
+            rank = read_json(path)
             needed = rank["peak_memory"]["resident_bytes"] + self._exchange_bytes(rank)
             return self.budget is None or needed <= self.budget
         with open(log, errors="replace") as stream:
@@ -166,21 +165,19 @@ class Attempts:
 
     def _command(self, size):
         """Return argv and environment of an attempt, from the line's launch.py for one rank."""
+        from rank import load_module, read_json, write_json  # rank imports this module.
+
         context = self._context
         line = os.path.join(self._code, "frameworks", context.case["framework"])
         job = self._job(size)
-        for name, document in (
-            ("job.json", job),
-            ("go.json", {"epoch": 1, "ports": context.ports}),
-        ):
-            with open(os.path.join(self._folder, name), "w") as stream:
-                json.dump(document, stream)
-        launch = _module(os.path.join(line, "launch.py"))
+        write_json(os.path.join(self._folder, "job.json"), job)
+        go = {"epoch": 1, "ports": context.ports}
+        write_json(os.path.join(self._folder, "go.json"), go)
+        launch = load_module("nightbench_launch", os.path.join(line, "launch.py"))
         (command,) = launch.processes(
             job, context.node["name"], context.ports, sys.executable, self._code
         )
-        with open(os.path.join(line, "framework.json")) as stream:
-            of_gang = json.load(stream).get("launcher_env", [])
+        of_gang = read_json(os.path.join(line, "framework.json")).get("launcher_env", [])
         env = {name: value for name, value in os.environ.items() if name not in of_gang}
         env.update(command["env"])
         env.update(
@@ -235,10 +232,3 @@ def _first_to_be_killed(pid):
             stream.write("1000")
     except OSError:
         return  # It has ended already.
-
-
-def _module(path):
-    spec = importlib.util.spec_from_file_location("nightbench_launch", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

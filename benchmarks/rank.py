@@ -99,8 +99,12 @@ class Context:
         self.data_rank = self.rank // (self.tensor * self.pieces) % max(self.data_ranks, 1)
         """Number among `data_ranks` with different samples; servers have no samples."""
         self.precision = self.case["precision"]
-        self.data_path = data_path(job, spec)
-        """Folder or file of real data on this node; None if batches are synthetic."""
+        self.data_path = job["workload"]["data_path"]
+        """Folder or file of real data on this node: the cluster's data set, or the shipped sample;
+        None if batches are synthetic."""
+        if self.case["data"] == "sample":
+            here = os.path.dirname(os.path.abspath(__file__))
+            self.data_path = os.path.join(here, "samples", spec["reads"])
         self.device = self.process["device"]
         """Index or UUID of a GPU; None on the CPU."""
         self.ports = go["ports"]
@@ -111,16 +115,6 @@ class Context:
         """Return (host, port) on the data network where the named process may listen."""
         node = _by_name(self.job["nodes"], _by_name(self.job["processes"], name)["node"])
         return node["data_address"], self.ports[name]
-
-
-def data_path(job, spec):
-    """Return the path of a job's data on this node: the cluster's data set or the shipped sample.
-
-    Return None if the data are synthetic.
-    """
-    if job["case"]["data"] == "sample":
-        return os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", spec["reads"])
-    return job["workload"]["data_path"]
 
 
 def _by_name(items, name):

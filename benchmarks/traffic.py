@@ -81,13 +81,8 @@ def _name(word, names):
     return names[int(word)] if word.isdigit() and int(word) < len(names) else word.lower()
 
 
-def of_gloo(store_port=None):
-    """Return the transport of gloo, such as `gloo/socket/eth0`; see `of_sockets`."""
-    return of_sockets("gloo", store_port)
-
-
 def of_sockets(backend, store_port=None):
-    """Return backend and interfaces of this process's connections to ranks: `grpc/socket/eth0`.
+    """Return backend and interfaces of this process's connections to ranks: `gloo/socket/eth0`.
 
     Args:
         backend: library that exchanges the gradients.

@@ -113,7 +113,6 @@ class Agent:
         self.commands = CommandFolder(os.path.join(job.folder, "control"), job.log)
         self._repeat: NodeRepeat | None = None
         self._lock: JobLock | None = None
-        self._meter: CpuMeter | None = None
         self._written: dict[str, Any] = {}
         self._boot_id = boot_id()
         before = read_json(os.path.join(job.folder, "agent.json")) or {}
@@ -201,9 +200,9 @@ class Agent:
 
     def _serve(self) -> list[Reason]:
         """Run repeats one after another; return why the agent must end."""
-        self._end_interrupted_repeats()
+        meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
+        self._end_interrupted_repeats(meter)
         limit_link(self.job)
-        self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
         found = fingerprint(self.job.code, self.job.python, self.job.document)
         write_json(os.path.join(self.job.folder, "fingerprint.json"), found)
         self.job.bind(found)
@@ -214,8 +213,8 @@ class Agent:
                 return why
             if self._repeat is None or self._repeat.ended:
                 reap(())  # orphans of the last repeat, which this process has adopted
-                self._repeat = self._next()
-            self._meter.tick(time.monotonic())
+                self._repeat = self._next(meter)
+            meter.tick(time.monotonic())
             if self._repeat is None:
                 self._write("idle")
             else:
@@ -228,18 +227,18 @@ class Agent:
                 self._write(state, repeat=self._repeat.number, reasons=waiting)
             time.sleep(TICK_S)
 
-    def _next(self) -> NodeRepeat | None:
+    def _next(self, meter: CpuMeter) -> NodeRepeat | None:
         """Prepare and return the first requested repeat without a result; None if there is none."""
         for number in self.commands.prepared():
             result = os.path.join(self.job.repeat_folder(number), "result.json")
             if not os.path.exists(result):
                 self._write("preparing", repeat=number)
-                repeat = NodeRepeat(self.job, number, self._meter)
+                repeat = NodeRepeat(self.job, number, meter)
                 repeat.prepare()
                 return repeat
         return None
 
-    def _end_interrupted_repeats(self) -> None:
+    def _end_interrupted_repeats(self, meter: CpuMeter) -> None:
         """End processes that a dead agent left, and record its repeats as failed."""
         left = end_marked(self.job.job_id, self.job.node)[0]
         containers.remove_of(self.job.python, self.job.job_id, self.job.node)
@@ -252,7 +251,7 @@ class Agent:
             path = os.path.join(folder, name)
             launched = os.path.exists(os.path.join(path, "launched"))
             if launched and not os.path.exists(os.path.join(path, "result.json")):
-                NodeRepeat(self.job, int(name)).abandon("failed", [why])
+                NodeRepeat(self.job, int(name), meter).abandon("failed", [why])
 
     def _write(self, state: str, **details: Any) -> None:
         """Write agent.json if it has changed."""

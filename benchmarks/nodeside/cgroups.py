@@ -7,10 +7,17 @@ process can leave it, and the kernel reports which process it killed for lack of
 from __future__ import annotations
 
 import os
-from typing import Iterable, Sequence
+from typing import Iterable, NamedTuple, Sequence
 
 from nodeside.files import AgentError, read_text
-from nodeside.processes import AGENT_MARK, Launched, end_all, environ_of, kill_all
+from nodeside.processes import (
+    AGENT_MARK,
+    Launched,
+    end_all,
+    environ_of,
+    kill_all,
+    write_kernel_file,
+)
 
 PREFIX = "nightbench-"
 WHOLE_MACHINE = "/proc/vmstat"
@@ -19,13 +26,12 @@ OWN_CGROUP = "its cgroup"
 _V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
 
 
-class _Hierarchy:
+class _Hierarchy(NamedTuple):
     """A mounted cgroup hierarchy, and this process's folder in it."""
 
-    def __init__(self, version: int, controllers: Sequence[str], folder: str) -> None:
-        self.version = version
-        self.controllers = tuple(controllers)
-        self.folder = folder
+    version: int
+    controllers: Sequence[str]
+    folder: str
 
 
 def _hierarchies() -> list[_Hierarchy]:
@@ -145,23 +151,22 @@ class MemoryEvents:
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self._files: list[tuple[str, str]] = []
+        self._counts: list[tuple[str, str, int | None]] = []
+        # The machine's count is the last: the victim may have been another user's.
+        self._note(WHOLE_MACHINE, WHOLE_MACHINE)
         for hierarchy in _hierarchies():
             if hierarchy.version == 2:
-                path = os.path.join(hierarchy.folder, "memory.events")
-                self._files.append((path, "the login's cgroup"))
-        # The machine's count comes last: the victim may have been another user's.
-        self._files.append((WHOLE_MACHINE, WHOLE_MACHINE))
-        self._before = [_oom_kills(path) for path, _ in self._files]
+                self._note(os.path.join(hierarchy.folder, "memory.events"), "the login's cgroup")
         if folder:
             self.add(folder)
 
     def add(self, folder: str) -> None:
         """Also count the kills in a cgroup; they are reported before those of larger groups."""
         for name in ("memory.oom_control", "memory.events"):
-            path = os.path.join(folder, name)
-            self._files.insert(0, (path, OWN_CGROUP))
-            self._before.insert(0, _oom_kills(path))
+            self._note(os.path.join(folder, name), OWN_CGROUP)
+
+    def _note(self, path: str, name: str) -> None:
+        self._counts.insert(0, (path, name, _oom_kills(path)))
 
     def out_of_memory(self) -> str | None:
         """Return the name of the count that has increased, or None.
@@ -169,7 +174,7 @@ class MemoryEvents:
         The processes' own cgroup counts kills by any OOM killer. If it has a count, that of the
         whole host is not read, because it includes other users' processes.
         """
-        for (path, name), before in zip(self._files, self._before):
+        for path, name, before in self._counts:
             now = _oom_kills(path)
             if now is not None and before is not None:
                 if now > before:
@@ -185,12 +190,7 @@ def _accounts_memory(folder: str) -> bool:
         return True
     if not os.path.exists(os.path.join(folder, "memory.max")):
         return False
-    try:
-        with open(os.path.join(folder, "cgroup.subtree_control"), "w") as handle:
-            handle.write("+memory")
-    except OSError:
-        return False
-    return True
+    return write_kernel_file(os.path.join(folder, "cgroup.subtree_control"), "+memory")
 
 
 def _limit_memory(folder: str, size: int) -> None:
@@ -260,19 +260,10 @@ def _members(folder: str) -> list[int]:
 
 def _kill(folder: str, launched: Iterable[Launched]) -> list[int]:
     def end(running: Sequence[int]) -> Sequence[int]:
-        if not _kill_at_once(folder):
+        # cgroup.kill of version 2, from Linux 5.14 on.
+        if not write_kernel_file(os.path.join(folder, "cgroup.kill"), "1"):
             # A pid stays a member until it is reaped, so no other process can have it yet.
             kill_all(running)
         return running
 
     return end_all(lambda: _members(folder), end, launched)[0]
-
-
-def _kill_at_once(folder: str) -> bool:
-    """Kill a group by cgroup.kill of version 2 (Linux 5.14 or later); return whether it works."""
-    try:
-        with open(os.path.join(folder, "cgroup.kill"), "w") as handle:
-            handle.write("1")
-    except OSError:
-        return False
-    return True

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any
+from typing import Any, Iterable
 
 from nodeside.files import EventLog, read_json, read_text
 
 _EPOCH = re.compile(r"epoch-(\d+)\Z")
 _COMMAND = re.compile(r"(prepare|go|drain|finish|abort|release)-(\d+)\.json\Z")
+
+
+def highest_epoch(names: Iterable[str]) -> int:
+    """Return the highest epoch that a controller has claimed in a folder with these names, or 0."""
+    return max((int(found.group(1)) for found in map(_EPOCH.match, names) if found), default=0)
 
 
 class CommandFolder:
@@ -29,10 +34,7 @@ class CommandFolder:
     def read_new(self) -> None:
         """Read epochs, commands and lease again."""
         names = sorted(os.listdir(self._folder))
-        for name in names:
-            found = _EPOCH.match(name)
-            if found:
-                self.epoch = max(self.epoch, int(found.group(1)))
+        self.epoch = max(self.epoch, highest_epoch(names))
         for name in names:
             found = _COMMAND.match(name)
             if found:

@@ -78,13 +78,10 @@ class _Build:
 
     def is_there(self) -> bool:
         """Return whether it was built and not yet fetched."""
-        return not self._options.branch and self._told() is not None
+        return not self._options.branch and self.answer() is not None
 
-    def answer(self) -> dict[str, Any]:
-        """Return the document of what was built."""
-        return dict(self._told() or {})
-
-    def _told(self) -> Any:
+    def answer(self) -> Any:
+        """Return the document of what was built; None if nothing was."""
         return read_json(os.path.join(self._made, "built.json"))
 
     def remove_leftovers(self) -> None:

@@ -1,7 +1,7 @@
 """`agent.py compare DIR`: compares a bundle's result here with its original.
 
 DIR/measurement.json   the original median
-DIR/jobs/<case_id>/    what `agent.py run DIR` measured, see nodeside/offline_case.py
+DIR/jobs/<case_id>/    what `agent.py run DIR` measured, see nodeside/offline.py
 """
 
 from __future__ import annotations

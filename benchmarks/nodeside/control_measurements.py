@@ -30,21 +30,11 @@ def of_cpu(cpus: Sequence[int]) -> list[dict[str, Any]]:
         os.sched_setaffinity(0, set(cpus) & allowed or allowed)
     try:
         backend = "python-{}.{}".format(*platform.python_version_tuple()[:2])
+        named = {"backend": backend, "device": "cpu"}
+        product, copied = _rates(_matrix_product()), _rates(_memory_copy())
         return [
-            {
-                "metric": "matrix_product",
-                "unit": "GFLOP/s",
-                "backend": backend,
-                "device": "cpu",
-                "values": _rates(_matrix_product()),
-            },
-            {
-                "metric": "memory_copy",
-                "unit": "GB/s",
-                "backend": backend,
-                "device": "cpu",
-                "values": _rates(_memory_copy()),
-            },
+            dict(named, metric="matrix_product", unit="GFLOP/s", values=product),
+            dict(named, metric="memory_copy", unit="GB/s", values=copied),
         ]
     finally:
         os.sched_setaffinity(0, allowed)

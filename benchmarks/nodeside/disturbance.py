@@ -30,56 +30,6 @@ def foreign_gpu(node: str, processes: Sequence[dict[str, Any]]) -> Reason:
     return reason(FOREIGN_GPU, node, observed=describe_processes(processes), expected="none")
 
 
-def disturbance_of(
-    node: str,
-    meter: CpuMeter,
-    watch: ComputeProcessMonitor | None,
-    samples: Sequence[dict[str, Any]],
-    devices: Sequence[str],
-    limit: float,
-    window: tuple[float, float],
-) -> dict[str, Any] | None:
-    """Return the `disturbed` of result.json; None for an undisturbed window.
-
-    Args:
-        node: this node's name.
-        meter: foreign work on the job's cores.
-        watch: foreign processes on the GPUs; None if the policy ignores them.
-        samples: of the telemetry.
-        devices: GPUs of the job on this node.
-        limit: largest share of the cores that foreign work may take.
-        window: (start, end) on the node's monotonic clock, s.
-    """
-    reasons = []
-    worst = meter.worst(*window)
-    processes: list[dict[str, Any]] = []
-    if worst.exceeds(limit):
-        processes = meter.foreign_processes(worst.from_s, worst.to_s)
-        reasons.append(foreign_cpu(node, worst.share, processes, limit))
-    on_gpus = watch.during(*window) if watch is not None else []
-    if on_gpus:
-        reasons.append(foreign_gpu(node, on_gpus))
-    slow = throttled([s for s in samples if window[0] <= s["t_s"] <= window[1]], devices)
-    for entry in slow:
-        reasons.append(
-            reason(
-                DEVICE_THROTTLED,
-                node,
-                "GPU {}".format(entry["gpu"]),
-                "{} in {} samples".format(", ".join(entry["reasons"]), entry["samples"]),
-                "in no sample",
-            )
-        )
-    if not reasons:
-        return None
-    return {
-        "reasons": reasons,
-        "share": round(worst.share, 3),
-        "processes": (on_gpus + processes)[: 2 * MAX_SHOWN],
-        "throttle": slow,
-    }
-
-
 def window_of(summaries: Sequence[Any]) -> tuple[float, float] | None:
     """Return first start and last end of the trainers' windows, s; None if one did not end."""
     windows = [summary["window"] for summary in summaries if summary is not None]
@@ -140,15 +90,30 @@ class RepeatObserver:
         window = window_of(summaries) if summaries else (self._from_s, self._to_s)
         if window is None:
             return None
-        return disturbance_of(
-            self._job.node,
-            self._meter,
-            self._gpus,
-            self._telemetry.samples,
-            self._job.devices,
-            self._job.neighbours["cpu_share"],
-            window,
-        )
+        node, limit = self._job.node, self._job.neighbours["cpu_share"]
+        reasons = []
+        worst = self._meter.worst(*window)
+        processes: list[dict[str, Any]] = []
+        if worst.exceeds(limit):
+            processes = self._meter.foreign_processes(worst.from_s, worst.to_s)
+            reasons.append(foreign_cpu(node, worst.share, processes, limit))
+        on_gpus = self._gpus.during(*window) if self._gpus is not None else []
+        if on_gpus:
+            reasons.append(foreign_gpu(node, on_gpus))
+        samples = [s for s in self._telemetry.samples if window[0] <= s["t_s"] <= window[1]]
+        slow = throttled(samples, self._job.devices)
+        for entry in slow:
+            gpu = "GPU {}".format(entry["gpu"])
+            said = "{} in {} samples".format(", ".join(entry["reasons"]), entry["samples"])
+            reasons.append(reason(DEVICE_THROTTLED, node, gpu, said, "in no sample"))
+        if not reasons:
+            return None
+        return {
+            "reasons": reasons,
+            "share": round(worst.share, 3),
+            "processes": (on_gpus + processes)[: 2 * MAX_SHOWN],
+            "throttle": slow,
+        }
 
     def power(self, summaries: Sequence[Any]) -> dict[str, Any]:
         """Return the `power` of result.json.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -223,13 +224,5 @@ class EventLog:
         """Append one event, ignoring errors: the agent must clean up even on a full disk."""
         record = {"t_s": round(time.monotonic(), 3), "at": utc_now(), "event": event}
         record.update(details)
-        try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError:
-            return
-        try:
-            os.write(descriptor, (json.dumps(record) + "\n").encode())
-        except OSError:
-            return
-        finally:
-            os.close(descriptor)
+        with contextlib.suppress(OSError), open(self._path, "a") as handle:
+            handle.write(json.dumps(record) + "\n")

@@ -16,17 +16,16 @@ serves all gangs that a controller has on a node.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import select
 import time
 import zlib
 from typing import Any
 
+from nodeside.commands import highest_epoch
 from nodeside.files import explain, read_json, write_text
-
-EPOCH = re.compile(r"epoch-(\d+)\Z")
 
 IDLE_S = 900.0
 """The process ends after this time without a request, even if the connection is open."""
@@ -117,10 +116,9 @@ class _Request:
 
     def _highest_epoch(self) -> int:
         try:
-            names = os.listdir(os.path.join(self._folder, "control"))
+            return highest_epoch(os.listdir(os.path.join(self._folder, "control")))
         except FileNotFoundError:
             return 0
-        return max((int(found.group(1)) for found in map(EPOCH.match, names) if found), default=0)
 
     def _document(self, name: str) -> Any:
         """Return a JSON document, read again only when its file was replaced."""
@@ -147,8 +145,6 @@ def _digest(agent: Any, state: Any) -> str:
 
 def main() -> int:
     """Run the verb `follow`; return the exit code."""
-    try:
+    with contextlib.suppress(BrokenPipeError):  # the controller has closed the connection
         follow()
-    except BrokenPipeError:
-        return 0  # the controller has closed the connection
     return 0

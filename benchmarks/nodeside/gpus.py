@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from nodeside import smi
 from nodeside.files import read_text
 from nodeside.neighbours import describe_process
-from nodeside.processes import AGENT_MARK, JOB_MARK, environ_of
+from nodeside.processes import is_marked
 from nodeside.shell import Stream, answer
 
 THROTTLE_BITS = (
@@ -233,10 +233,7 @@ def foreign(
         if not os.path.exists("/proc/{}".format(entry["pid"])):
             if before_launch:
                 kept.append(entry)
-            continue
-        environment = environ_of(entry["pid"])
-        marks = {environment.get(JOB_MARK), environment.get(AGENT_MARK)} - {None}
-        if not (marks if job_id is None else job_id in marks):
+        elif not is_marked(entry["pid"], job_id):
             kept.append(entry)
     return kept
 
@@ -247,16 +244,12 @@ class ComputeProcessMonitor:
     def __init__(self, job_id: str, devices: Sequence[str]) -> None:
         self._job_id = job_id
         self._wanted = resolve(devices)
-        self._stream = None
-        if devices:
-            loop = ["-lms", str(int(COMPUTE_INTERVAL_S * 1000))]
-            self._stream = Stream(["nvidia-smi", _COMPUTE_QUERY, smi.FORMAT, *loop])
+        loop = ["-lms", str(int(COMPUTE_INTERVAL_S * 1000))]
+        self._stream = Stream(["nvidia-smi", _COMPUTE_QUERY, smi.FORMAT, *loop])
         self._seen: list[tuple[float, dict[str, Any]]] = []
 
     def tick(self) -> None:
         """Read new output without waiting."""
-        if self._stream is None:
-            return
         now_s = time.monotonic()
         mine = _computing([smi.row(line) for line in self._stream.lines()], self._wanted)
         self._seen += [(now_s, entry) for entry in foreign(self._job_id, mine, False)]
@@ -271,8 +264,7 @@ class ComputeProcessMonitor:
 
     def close(self) -> None:
         """End nvidia-smi."""
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
 
 def _computing(rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> list[dict[str, Any]]:

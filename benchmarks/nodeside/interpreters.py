@@ -7,19 +7,14 @@ import os
 import platform
 import shutil
 import sys
-from typing import Iterable, Iterator, Mapping
+from typing import Iterable, Iterator
 
 from nodeside.shell import answer
 
 _SAY = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
 
 
-def find(
-    series: str,
-    uv: str | None = None,
-    root: str | None = None,
-    env: Mapping[str, str] | None = None,
-) -> str | None:
+def find(series: str, uv: str | None = None, root: str | None = None) -> str | None:
     """Return the full path of an interpreter of `series` ("3.7"); None if none runs.
 
     `root` is Nightbench's folder, with what uv has downloaded. A name on PATH is not enough:
@@ -27,7 +22,7 @@ def find(
     run and print its series.
     """
     seen = set()
-    for candidate in _candidates(series, uv, root, os.environ if env is None else env):
+    for candidate in _candidates(series, uv, root):
         if candidate in seen:
             continue
         seen.add(candidate)
@@ -56,11 +51,9 @@ def downloads(root: str) -> str:
     return os.path.join(root, "tools", "python")
 
 
-def _candidates(
-    series: str, uv: str | None, root: str | None, env: Mapping[str, str]
-) -> Iterator[str]:
+def _candidates(series: str, uv: str | None, root: str | None) -> Iterator[str]:
     name = "python" + series
-    on_path = shutil.which(name, path=env.get("PATH"))
+    on_path = shutil.which(name)
     if on_path:
         yield on_path
     if "{}.{}".format(*sys.version_info[:2]) == series:
@@ -69,12 +62,12 @@ def _candidates(
         path = os.path.join(folder, name)
         if os.path.exists(path):
             yield path
-    for pyenv in (env.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/opt/pyenv"):
+    for pyenv in (os.environ.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/opt/pyenv"):
         if pyenv:
             pattern = os.path.join(glob.escape(pyenv), "versions", series + "*", "bin", name)
             for path in sorted(glob.glob(pattern), reverse=True):
                 yield path
-    folder = env.get("UV_PYTHON_INSTALL_DIR") or (root and downloads(root))
+    folder = os.environ.get("UV_PYTHON_INSTALL_DIR") or (root and downloads(root))
     if folder:
         pattern = os.path.join(glob.escape(folder), "cpython-{}.*".format(series), "bin", name)
         for path in sorted(glob.glob(pattern), reverse=True):

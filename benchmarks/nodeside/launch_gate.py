@@ -49,11 +49,7 @@ class LaunchGate:
         elif now_s < self._next_s:
             return False
         else:
-            scan = self._meter.scan_processes()
-            share = self._meter.share(scan.from_s, scan.to_s)
-            found_work = self._foreign_work(
-                share.exceeds(self._policy["cpu_share"]), share.share, scan.from_s, scan.to_s
-            )
+            found_work = self._foreign_work()
             if not found_work:
                 return True
             self._refuse_or_wait(found_work, now_s)
@@ -76,14 +72,14 @@ class LaunchGate:
         meter.scan_processes()  # work before this moment does not count
         return None
 
-    def _foreign_work(
-        self, exceeded: bool, share: float, from_s: float, to_s: float
-    ) -> list[Reason]:
-        """Return the foreign work as reasons; empty if there is none."""
-        node, found = self._job.node, []
-        if exceeded:
-            processes = self._meter.foreign_processes(from_s, to_s)
-            found.append(foreign_cpu(node, share, processes, self._policy["cpu_share"]))
+    def _foreign_work(self) -> list[Reason]:
+        """Return the foreign work since the last scan as reasons; empty if there is none."""
+        node, limit, found = self._job.node, self._policy["cpu_share"], []
+        scan = self._meter.scan_processes()
+        share = self._meter.share(scan.from_s, scan.to_s)
+        if share.exceeds(limit):
+            processes = self._meter.foreign_processes(scan.from_s, scan.to_s)
+            found.append(foreign_cpu(node, share.share, processes, limit))
         on_gpu = self._gpu_processes()
         if on_gpu:
             found.append(foreign_gpu(node, on_gpu))

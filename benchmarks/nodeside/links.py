@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 from nodeside.files import AgentError
 from nodeside.job import NodeJob
+from nodeside.shell import run
 
 FULL = "full"
 _LIMIT_S = 30
@@ -27,27 +26,11 @@ def limit_link(job: NodeJob, bandwidth: str | None = None) -> None:
     if not command:
         return
     rate = bandwidth or job.document["case"]["link_bandwidth"]
-    try:
-        done = subprocess.run(
-            [*command, rate],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_LIMIT_S,
-            check=False,
-        )
-        problem = "exited with {}: {}".format(
-            done.returncode, done.stdout.decode(errors="replace").strip()[-300:]
-        )
-        failed = done.returncode != 0
-    except subprocess.TimeoutExpired:
-        failed, problem = True, "did not end within {} s".format(_LIMIT_S)
-    except OSError as error:
-        failed, problem = True, "cannot be started: {}".format(error.strerror)
-    if failed:
+    code, said = run([*command, rate], _LIMIT_S)
+    if code != 0:
         raise AgentError(
-            "node {}: the link cannot be set to {}: {} {}".format(
-                job.node, rate, command[0], problem
+            "node {}: the link cannot be set to {}: {} exited with {}: {}".format(
+                job.node, rate, command[0], code, said.strip()[-300:]
             ),
             "look at `link.command` of the cluster, and run the command on the node",
         )

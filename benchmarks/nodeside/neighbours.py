@@ -23,7 +23,7 @@ from nodeside.cputime import (
     own_ticks,
     scan,
 )
-from nodeside.processes import AGENT_MARK, JOB_MARK, command_of, environ_of
+from nodeside.processes import command_of, is_marked
 
 SAMPLE_S = 1.0
 SPAN_S = 5.0
@@ -157,7 +157,8 @@ class CpuMeter:
                 harmless += spent
             else:
                 foreign[pid] = spent
-                self._remember(pid)
+                if pid not in self._names:  # described while it exists
+                    self._names[pid] = describe_process(pid)
         self._last = now
         found = ProcessScan(before.t_s, now.t_s, harmless, foreign)
         self.scans.append(found)
@@ -172,15 +173,8 @@ class CpuMeter:
     def _is_ours(self, pid: int, started: int) -> bool:
         key = (pid, started)
         if key not in self._kinds:
-            environment = environ_of(pid)
-            marks = {environment.get(JOB_MARK), environment.get(AGENT_MARK)} - {None}
-            self._kinds[key] = bool(marks if self._job_id is None else self._job_id in marks)
+            self._kinds[key] = is_marked(pid, self._job_id)
         return self._kinds[key]
-
-    def _remember(self, pid: int) -> None:
-        """Describe a process while it exists."""
-        if pid not in self._names:
-            self._names[pid] = describe_process(pid)
 
     # --- judging -------------------------------------------------------------------------
 

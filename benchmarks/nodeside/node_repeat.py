@@ -29,11 +29,10 @@ class NodeRepeat:
     Args:
         job: the job on this node.
         number: 1-based.
-        meter: measures foreign work on the job's cores for as long as the agent lives; None
-            if nothing is to be launched.
+        meter: measures foreign work on the job's cores for as long as the agent lives.
     """
 
-    def __init__(self, job: NodeJob, number: int, meter: CpuMeter | None = None) -> None:
+    def __init__(self, job: NodeJob, number: int, meter: CpuMeter) -> None:
         self.job = job
         self.number = number
         self.folder = job.repeat_folder(number)
@@ -60,8 +59,7 @@ class NodeRepeat:
         except AgentError as error:
             self._end("failed", error.reasons(self.job.node))
             return
-        if self._meter is not None:
-            self._gate = LaunchGate(self.job, self._meter)
+        self._gate = LaunchGate(self.job, self._meter)
         self._try_get_ready()
 
     def _try_get_ready(self) -> None:
@@ -150,12 +148,10 @@ class NodeRepeat:
         self._ports = ports
         if self._reservation is not None:
             self._reservation.release()
-        if self._meter is not None:
-            self._observer = RepeatObserver(self.job, self._meter)
+        self._observer = RepeatObserver(self.job, self._meter)
         self.state = "running"
         self._gang.start(commands)
-        if self._observer is not None:
-            self._observer.watch(self._gang.pids())
+        self._observer.watch(self._gang.pids())
         self._write_state()
 
     def _watch(self, commands: CommandFolder) -> None:

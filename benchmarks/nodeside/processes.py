@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_OOM_SCORE = b"500"
+_OOM_SCORE = "500"
 """`oom_score_adj` of ranks: they are killed before the agent and sshd, which must clean up."""
 END_S = 10.0
 """Maximum time after SIGKILL until processes have ended."""
@@ -108,9 +108,10 @@ def launch(
             os._exit(127)  # the agent died between fork and prctl
         # A tool that the agent starts may look at the stack, also if Yama restricts ptrace.
         _LIBC.prctl(_PR_SET_PTRACER, agent, 0, 0, 0)
-        _write_kernel_file("/proc/self/oom_score_adj", _OOM_SCORE)
+        # Where the kernel refuses, session and mark must identify the process.
+        write_kernel_file("/proc/self/oom_score_adj", _OOM_SCORE)
         if procs:
-            _write_kernel_file(procs, b"0")
+            write_kernel_file(procs, "0")
         if cpus:
             os.sched_setaffinity(0, cpus)
 
@@ -134,36 +135,29 @@ def launch(
     return Launched(name, popen)
 
 
-def _write_kernel_file(path: str, content: bytes) -> None:
-    """Write to a kernel file if permitted; otherwise session and mark must identify processes."""
+def write_kernel_file(path: str, text: str) -> bool:
+    """Write to a kernel file; return False if it does not exist or refuses the text."""
     try:
-        descriptor = os.open(path, os.O_WRONLY)
+        with open(path, "w") as handle:
+            handle.write(text)
     except OSError:
-        return
-    try:
-        os.write(descriptor, content)
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
+        return False
+    return True
 
 
-def reap(launched: Iterable[Launched]) -> list[Launched]:
-    """Reap every child that has ended; return those of `launched` among them."""
+def reap(launched: Iterable[Launched]) -> None:
+    """Reap every child that has ended; note the ends of those among `launched`."""
     by_pid = {item.pid: item for item in launched}
-    ended = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            break
+            return
         if pid == 0:
-            break
+            return
         item = by_pid.get(pid)
         if item is not None:
             item.note_end(status)
-            ended.append(item)
-    return ended
 
 
 def environ_of(pid: int) -> dict[str, str]:
@@ -179,6 +173,13 @@ def environ_of(pid: int) -> dict[str, str]:
         if mark:
             found[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
     return found
+
+
+def is_marked(pid: int, job_id: str | None) -> bool:
+    """Return whether a process has the mark of a job or of its agent; None: of any job."""
+    environment = environ_of(pid)
+    marks = {environment.get(JOB_MARK), environment.get(AGENT_MARK)} - {None}
+    return bool(marks if job_id is None else job_id in marks)
 
 
 def stat_of(pid: int) -> list[bytes]:

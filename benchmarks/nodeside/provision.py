@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Mapping, Sequence
 
-from nodeside import gpu_needs, hangup, interpreters, libraries, uvtool
+from nodeside import hangup, interpreters, libraries, smi, uvtool
 from nodeside.buildlock import both_locks
 from nodeside.files import (
     AgentError,
@@ -29,13 +29,8 @@ SPARE = 1.1
 """Free space needed, as a multiple of the environment's size."""
 
 
-class Unavailable(Exception):
+class Unavailable(AgentError):
     """The interpreter or the packages are not available on this node."""
-
-    def __init__(self, reason: str, hint: str, log: str | None = None) -> None:
-        super().__init__(reason)
-        self.hint = hint
-        self.log = log
 
 
 def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
@@ -176,13 +171,37 @@ def _refuse_foreign(series: str, env: str) -> None:
 
 def _refuse_unfit_gpus(recipe: Recipe) -> None:
     """Refuse a variant that cannot work on this node's GPUs."""
-    why = gpu_needs.unfit(recipe.described)
+    why = _unfit(recipe.described)
     if why is not None:
         raise Unavailable(
             "{} {} cannot run on this node: {}".format(recipe.line, recipe.variant, why),
             "Choose another variant (`environments.variants` of the cluster, or the suite's "
             "`builds`), update the driver, or run the line on other nodes",
         )
+
+
+def _unfit(variant: dict[str, Any]) -> str | None:
+    """Return why a variant cannot work on this node; None if it can, or states no requirements."""
+    driver, capabilities = variant.get("driver"), variant.get("compute_capabilities")
+    if not driver and not capabilities:
+        return None
+    if shutil.which("nvidia-smi") is None:
+        least = ", {} or newer".format(driver) if driver else ""
+        return "found no nvidia-smi; expected NVIDIA GPUs and their driver" + least
+    # There are no rows where nvidia-smi fails; the preflight says why.
+    for name, found, capability in smi.rows("--query-gpu=name,driver_version,compute_cap"):
+        if driver and _version(found) < _version(driver):
+            cuda = " (CUDA {})".format(variant["cuda"]) if "cuda" in variant else ""
+            return "found driver {} of {}; expected {} or newer{}".format(found, name, driver, cuda)
+        if capabilities and capability not in capabilities:
+            return "found compute capability {} of {}; expected one of {}".format(
+                capability, name, ", ".join(capabilities)
+            )
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
 def _note_use(env: str) -> None:
@@ -315,7 +334,7 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
 
 def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
     """Return the error that explains a failure of uv to the user."""
-    text = failure.said
+    text = str(failure)
     if "No space left on device" in text or "os error 28" in text:
         return AgentError(
             "disk full: No space left on device while building {} {}".format(

@@ -6,31 +6,40 @@ import os
 import shutil
 import signal
 import subprocess
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 from nodeside.processes import environ_of, send
 
 _MARK = "NIGHTBENCH_TELEMETRY"
 
 
-def answer(
-    argv: Sequence[str], timeout_s: float = 20.0, env: Mapping[str, str] | None = None
-) -> str | None:
-    """Return the standard output of a program that succeeds in time; None otherwise."""
+def run(argv: Sequence[str], timeout_s: float, errors: int = subprocess.STDOUT) -> tuple[int, str]:
+    """Run a program; return its exit code and output, or a shell's code and why there is none.
+
+    Args:
+        argv: its command.
+        timeout_s: limit of its duration.
+        errors: where its standard error goes.
+    """
     try:
         done = subprocess.run(
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=errors,
             timeout=timeout_s,
-            env=None if env is None else dict(env),
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode != 0:
-        return None
-    return done.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        return 124, "no answer within {:g} s".format(timeout_s)
+    except OSError as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def answer(argv: Sequence[str], timeout_s: float = 20.0) -> str | None:
+    """Return the standard output of a program that succeeds in time; None otherwise."""
+    code, text = run(argv, timeout_s, subprocess.DEVNULL)
+    return text if code == 0 else None
 
 
 class Stream:

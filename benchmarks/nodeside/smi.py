@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+from nodeside.shell import run
 
 FORMAT = "--format=csv,noheader,nounits"
 _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
@@ -11,19 +11,7 @@ _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 
 def ask(query: str) -> tuple[int, str]:
     """Run one query; return the exit code and the output, or why there is no output."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", query, FORMAT],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=30,
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "no answer within 30 s: a GPU or the driver hangs"
-    except OSError as error:
-        return 127, str(error)
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return run(["nvidia-smi", query, FORMAT], 30)
 
 
 def rows(query: str) -> list[list[str]]:

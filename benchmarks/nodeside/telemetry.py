@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
 import time
 from typing import Any, Sequence
 
@@ -115,7 +114,10 @@ class Telemetry:
         self._due = time.monotonic()
         self._gpus: dict[str, tuple[float, dict[str, Any]]] = {}
         self._packages = PackageEnergy()
-        self._smi = _start_nvidia_smi(devices)
+        # One that repeats: a new nvidia-smi each second would use a whole core.
+        query = "--query-gpu=" + ",".join(smi.named(field) for _, field, _ in GPU_FIELDS)
+        argv = ["nvidia-smi", query, smi.FORMAT, "-lms", str(int(INTERVAL_S * 1000))]
+        self._smi = Stream(argv + ["--id=" + ",".join(devices)] * bool(devices))
         self.samples: list[dict[str, Any]] = []
 
     def tick(self) -> None:
@@ -142,25 +144,12 @@ class Telemetry:
         )
 
     def _read_gpus(self, now: float) -> None:
-        for line in self._smi.lines() if self._smi else ():
+        for line in self._smi.lines():
             gpu = parse_gpu(line)
             if gpu is not None:
                 self._gpus[str(gpu["index"]).zfill(4)] = (now, gpu)
 
     def close(self) -> dict[str, Any]:
         """Stop sampling; return the `telemetry` of result.json."""
-        if self._smi is not None:
-            self._smi.close()
-            self._smi = None
+        self._smi.close()
         return {"interval_s": INTERVAL_S, "samples": self.samples}
-
-
-def _start_nvidia_smi(devices: Sequence[str]) -> Stream | None:
-    """Start one nvidia-smi that repeats; a new one each second would use a whole core."""
-    if shutil.which("nvidia-smi") is None:
-        return None
-    query = "--query-gpu=" + ",".join(smi.named(field) for _, field, _ in GPU_FIELDS)
-    argv = ["nvidia-smi", query, smi.FORMAT, "-lms", str(int(INTERVAL_S * 1000))]
-    if devices:
-        argv.append("--id=" + ",".join(devices))
-    return Stream(argv)

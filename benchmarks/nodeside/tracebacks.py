@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Mapping
+from typing import Mapping, NamedTuple
 
 from nodeside.files import tail
 
@@ -34,18 +34,14 @@ _LOGIN_IN_URL = re.compile(r"(://)[^/@\s]+@")
 _SHORTEST_SECRET = 6
 
 
-class Failure:
-    """The end of what a process wrote.
+class Failure(NamedTuple):
+    """The end of what a process wrote."""
 
-    Attributes:
-        exception: its last uncaught exception with the place in the benchmarks' code, on one
-            line; None if the log shows no traceback.
-        lines: the end of that traceback, or of the log without one; empty for an empty log.
-    """
-
-    def __init__(self, exception: str | None, lines: str) -> None:
-        self.exception = exception
-        self.lines = lines
+    exception: str | None
+    """Its last uncaught exception with the place in the benchmarks' code, on one line; None if the
+    log shows no traceback."""
+    lines: str
+    """The end of that traceback, or of the log without one; empty for an empty log."""
 
 
 def read_failure(log: str, code: str, env: Mapping[str, str], packages: str = "") -> Failure:
@@ -87,6 +83,11 @@ def without_secrets(text: str, env: Mapping[str, str]) -> str:
     }
     for value in sorted(secrets, key=len, reverse=True):
         text = text.replace(value, "***")
+    return without_logins(text)
+
+
+def without_logins(text: str) -> str:
+    """Return the text with logins in URLs masked."""
     return _LOGIN_IN_URL.sub(r"\1***@", text)
 
 

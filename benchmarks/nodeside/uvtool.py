@@ -10,16 +10,11 @@ from typing import Any, Mapping, Sequence
 from nodeside import hangup, interpreters
 from nodeside.files import AgentError, utc_now
 from nodeside.pipconfig import uv_environment
-
-_SECRET = re.compile(r"(://)[^/@\s]+@")
+from nodeside.tracebacks import without_logins
 
 
 class UvFailure(Exception):
-    """uv failed; `said` is the end of its output."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.said = said
+    """uv failed; the message is the end of its output."""
 
 
 class Uv:
@@ -43,15 +38,9 @@ class Uv:
             )
         self.path = path
         self.log = log
-        self.env = dict(os.environ)
+        self.env = environment_of(options)
         self.env.pop("VIRTUAL_ENV", None)
         self.env.pop("PYTHONPATH", None)
-        # From the cluster's YAML: it overrides the node's own settings.
-        if options.index_url:
-            self.env.pop("UV_INDEX", None)
-            self.env.pop("UV_EXTRA_INDEX_URL", None)
-            self.env["UV_DEFAULT_INDEX"] = options.index_url
-        self.env.update(uv_environment(self.env, os.path.expanduser("~")))
         self.env.setdefault("UV_CACHE_DIR", os.path.join(root, "cache", "uv"))
         self.env.setdefault("UV_PYTHON_INSTALL_DIR", interpreters.downloads(root))
         self.env.setdefault("UV_HTTP_TIMEOUT", "60")
@@ -63,7 +52,7 @@ class Uv:
     def run(self, *words: str) -> str | None:
         """Run uv; return None on success, the end of its output otherwise."""
         with open(self.log, "ab") as log:
-            shown = _SECRET.sub(r"\1***@", " ".join(words))
+            shown = without_logins(" ".join(words))
             log.write("\n[{}] uv {}\n".format(utc_now(), shown).encode())
             log.flush()
             begin = log.tell()
@@ -78,7 +67,7 @@ class Uv:
         with open(self.log, "rb") as handle:
             handle.seek(begin)
             said = handle.read().decode("utf-8", "replace")
-        return _SECRET.sub(r"\1***@", said[-4000:]) or "exit code {}".format(code)
+        return without_logins(said[-4000:]) or "exit code {}".format(code)
 
     def must(self, *words: str) -> None:
         """Run uv.
@@ -132,7 +121,22 @@ class Uv:
         raise UvFailure(first or "")
 
 
-def _normal(name: str) -> str:
+def environment_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return this process's variables with the indexes that uv gets.
+
+    `index_url` of the cluster's YAML overrides the node's own settings.
+    """
+    env = dict(os.environ)
+    if options.index_url:
+        env.pop("UV_INDEX", None)
+        env.pop("UV_EXTRA_INDEX_URL", None)
+        env["UV_DEFAULT_INDEX"] = options.index_url
+    env.update(uv_environment(env, os.path.expanduser("~")))
+    return env
+
+
+def normal(name: str) -> str:
+    """Return the name of a package as indexes normalise it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -145,7 +149,7 @@ def without(requirements: str, package: str) -> tuple[str, list[str]]:
     for line in requirements.splitlines():
         if line and not line[0].isspace() and not line.startswith("#"):
             found = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\]+)", line)
-            dropping = found is not None and _normal(found.group(1)) == _normal(package)
+            dropping = found is not None and normal(found.group(1)) == normal(package)
             if found is not None and dropping:
                 pinned.append(found.group(2))
         if not dropping:

@@ -20,14 +20,14 @@ import urllib.request
 from typing import Any, Mapping
 
 from nodeside import interpreters
-from nodeside.pipconfig import uv_environment
 from nodeside.recipe import Recipe
+from nodeside.tracebacks import without_logins
+from nodeside.uvtool import environment_of, normal
 
 TIMEOUT_S = 30.0
 LARGEST_BYTES = 64 * 2**20
 PYPI = "https://pypi.org/simple"
 _JSON = "application/vnd.pypi.simple.v1+json"
-_SECRET = re.compile(r"(://)[^/@\s]+@")
 
 File = Mapping[str, Any]
 
@@ -46,32 +46,29 @@ def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
         AgentError: there is no such line or variant.
     """
     recipe = Recipe(code, options.line, options.variant, None, None)
-    env = dict(os.environ)
-    if options.index_url:
-        env.pop("UV_INDEX", None)
-        env.pop("UV_EXTRA_INDEX_URL", None)
-        env["UV_DEFAULT_INDEX"] = options.index_url
-    env.update(uv_environment(env, os.path.expanduser("~")))
-    package = re.sub(r"[-_.]+", "-", recipe.package).lower()
+    env = environment_of(options)
+    package = normal(recipe.package)
     links = [os.path.expanduser(link) for link in options.find_links]
     links += [link for link in env.get("UV_FIND_LINKS", "").split(",") if link]
-    sources = links + [_joined(index, package) for index in _indexes(env, recipe)]
+    indexes = _indexes(env, recipe)
+    sources = links + ["{}/{}/".format(index.rstrip("/"), package) for index in indexes]
     found, problems = {}, []
     here = interpreters.those_here(recipe.pythons, interpreters.any_uv(options.root), options.root)
     for source in sources if recipe.pythons else ():
         try:
             for file in _files(source, env):
-                if _is_wheel(package, file["name"]):
-                    found.setdefault(file["name"], file)
+                name = file["name"]
+                if name.endswith(".whl") and normal(name.partition("-")[0]) == package:
+                    found.setdefault(name, file)
         except (OSError, ValueError) as error:
             if not (isinstance(error, urllib.error.HTTPError) and error.code == 404):
                 shown = "{}: {}".format(source, getattr(error, "reason", None) or error)
-                problems.append(_SECRET.sub(r"\1***@", shown))
+                problems.append(without_logins(shown))
     return {
         "package": package,
         "pythons": list(here) or recipe.pythons,
         "files": [found[name] for name in sorted(found)],
-        "sources": [_SECRET.sub(r"\1***@", source) for source in sources],
+        "sources": list(map(without_logins, sources)),
         "problems": problems,
     }
 
@@ -85,15 +82,6 @@ def _indexes(env: Mapping[str, str], recipe: Recipe) -> list[str]:
         more.append(recipe.index["url"])
     # uv lets an index have a name: "site=https://…".
     return [re.sub(r"\A[\w-]+=(?=\w+:|/)", "", index) for index in [first, *more]]
-
-
-def _joined(index: str, package: str) -> str:
-    return "{}/{}/".format(index.rstrip("/"), package)
-
-
-def _is_wheel(package: str, name: str) -> bool:
-    main = re.sub(r"[-_.]+", "-", name.partition("-")[0]).lower()
-    return name.endswith(".whl") and main == package
 
 
 def _files(source: str, env: Mapping[str, str]) -> list[File]:

@@ -154,7 +154,7 @@ def store(health: ClusterHealth) -> None:
         with connection.cursor() as cursor:
             cursor.execute("select run_id from raw.run limit 1")
             ((run_id,),) = cursor.fetchall()
-        record_preflight(connection, run_id, health, HealthPolicy())
+        record_preflight(Warehouse(connection), run_id, health, HealthPolicy())
         say("storing the preflight", time.monotonic() - began_s, "s")
         began_s = time.monotonic()
         rows = Warehouse(connection).nodes.states(health.cluster)

@@ -96,7 +96,7 @@ class PaddleRuntime(Base):
 
     def transport_of_cpus(self):
         """Return gloo and the network that it really uses."""
-        return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
+        return traffic.of_sockets("gloo", int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def shutdown(self):
         """Leave together with the others: rank 0 runs the store that they still use."""

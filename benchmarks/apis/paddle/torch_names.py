@@ -55,14 +55,17 @@ def _torch():
                     **vars(functional),
                     "max_pool2d": _in_layout(functional.max_pool2d),
                     "adaptive_avg_pool2d": _pooled,
+                    "cross_entropy": _cross_entropy,
                     "gelu": _gelu,
                     "linear": _linear,
                     "one_hot": _one_hot,
+                    "scaled_dot_product_attention": _attention,
                 }
             ),
             Module=nn.Layer,
             Parameter=_parameter,
             ModuleList=nn.LayerList,
+            ModuleDict=nn.LayerDict,
             Sequential=nn.Sequential,
             Identity=nn.Identity,
             ReLU=nn.ReLU,
@@ -103,6 +106,33 @@ def _parameter(values):
 def _by_heads(attend, *tensors, **named):
     """Call PaddlePaddle's attention, which takes (n, length, heads, size) like the networks."""
     return attend(*tensors, **named)
+
+
+def _attention(query, key, value, attn_mask=None, is_causal=False, **named):
+    """Return attention of (n, length, heads, size).
+
+    PaddlePaddle 2 has neither masked nor causal attention on CPUs.
+    """
+    if attn_mask is None and is_causal and paddle.__version__.startswith("2."):
+        attn_mask = paddle.tril(paddle.ones([query.shape[1], query.shape[1]]))
+    if attn_mask is None:
+        attend = functional.scaled_dot_product_attention
+        return attend(query, key, value, is_causal=is_causal, **named)
+    query, key, value = (each.transpose([0, 2, 1, 3]) for each in (query, key, value))
+    unseen = (1 - attn_mask.astype("float32")) * -1e9
+    scores = paddle.matmul(query * query.shape[-1] ** -0.5, key, transpose_y=True) + unseen
+    return paddle.matmul(functional.softmax(scores), value).transpose([0, 2, 1, 3])
+
+
+def _cross_entropy(logits, labels, ignore_index=-100, label_smoothing=0.0):
+    """Return the mean over labels that are not ignored, which PaddlePaddle does not smooth."""
+    if not label_smoothing:
+        return functional.cross_entropy(logits, labels, ignore_index=ignore_index)
+    smooth = functional.one_hot(labels, logits.shape[-1])
+    smooth = functional.label_smooth(smooth, epsilon=label_smoothing)
+    each = functional.cross_entropy(logits, smooth, soft_label=True, reduction="none").squeeze(-1)
+    kept = (labels != ignore_index).astype("float32")
+    return (each * kept).sum() / kept.sum()
 
 
 def _gelu(x, approximate="none"):

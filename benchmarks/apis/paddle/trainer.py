@@ -8,7 +8,6 @@ from base_trainer import Base, expect_precision, optimizer_of
 
 from apis.paddle import torch_names
 from apis.paddle.flops import Flops
-from apis.paddle.loss_layer import Loss
 
 
 def trainable(model):
@@ -73,6 +72,22 @@ MULTI_TENSOR = "optimizer_multi_tensor"
 
 AMP_O2 = "amp_o2"
 """The `tuning` of mixed precision in which parameters have 16 bits too, except those of norms."""
+
+
+class Loss(paddle.nn.Layer):
+    """The loss of a batch as a layer, which `to_static` compiles to a graph.
+
+    PaddlePaddle 2 cannot compile a nested function: it does not find the names around it.
+    """
+
+    def __init__(self, model, loss):
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch):
+        """The loss."""
+        return self.loss(self.model, batch)
 
 
 class EagerTrainer(Base):

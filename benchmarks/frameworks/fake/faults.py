@@ -75,8 +75,6 @@ class Faults:
         elif in_window == self._window_steps + 1:
             self._on_phase("drain")
         self._misbehave(number)
-        if in_window == self.fault("slow_step"):
-            time.sleep(self.fault("slow_step_s", 1.0))
 
     def on_losses(self, losses):
         """Inject the faults of the phase finish; return the losses to report."""
@@ -103,8 +101,8 @@ class Faults:
             self._die("step {}".format(number))
         if number == self.fault("hang_at_step"):
             time.sleep(3600)
-        if number == self.fault("eat_at_step", 3 if self.fault("eat_memory") else None):
-            print("fake: injected fault: take all memory at step {}".format(number), flush=True)
+        if number == 3 and self.fault("eat_memory"):
+            print("fake: injected fault: take all memory at step 3", flush=True)
             eaten = []
             while True:
                 eaten.append(os.urandom(2**20) * 16)  # random: no page of it is shared or zero

@@ -117,7 +117,7 @@ class Runtime(Base):
 
     def transport_of_cpus(self):
         """Return gloo and the network that it really uses."""
-        return traffic.of_gloo(self.master)
+        return traffic.of_sockets("gloo", self.master)
 
     def shutdown(self):
         """Leave together with the others: rank 0 runs the store that they still use."""

@@ -72,17 +72,17 @@ class Trainer(Base):
         if context.grouped:
             shape = context.stages, -1, shards, context.tensor
             mesh = Mesh(numpy.array(jax.devices()).reshape(shape), (*RANKS, "tensor"))
-            own, parts = Split(RANKS), self._specs(state)
+            own, parts = Split(RANKS), self._specs(state, self._spec)
             place = functools.partial(self._global, mesh, own)
             # Each rank normalises and differentiates over its own batch, as in other lines.
             specs = {"in_specs": (parts, own), "out_specs": (parts, own), "check_vma": False}
             if self.averaged:
                 train = jax.shard_map(train, mesh=mesh, axis_names=set(RANKS), **specs)
-            self.state = jax.tree.map(functools.partial(_part, mesh), state, self._matrices(parts))
+            split = self._specs(state, self._with_tensor_axis)
+            self.state = jax.tree.map(functools.partial(_part, mesh), state, split)
         own_samples = self.stages.own_samples if self.stages else dict
         self.batches = self.feed(lambda batch: place(channels_last.batch(own_samples(batch))))
         self.train = jax.jit(train, donate_argnums=0)
-        self.kept = []
 
     def _initial(self, shapes):
         made = self.initial_weights(
@@ -91,9 +91,9 @@ class Trainer(Base):
         turned = {name: channels_last.weight(value) for name, value in made.items()}
         return multihost_utils.broadcast_one_to_all(turned) if self.context.grouped else turned
 
-    def _specs(self, state):
-        """Return the state's PartitionSpecs: weights and slots sharded, the rest replicated."""
-        parts = {name: self._spec(name) for name in self.split}
+    def _specs(self, state, spec_of):
+        """Return the state's PartitionSpecs: those of weights and slots, the rest replicated."""
+        parts = {name: spec_of(name) for name in self.split}
         specs = {**jax.tree.map(lambda _: Split(), state), "weights": parts}
         specs["slots"] = {name: [parts[name]] * len(each) for name, each in state["slots"].items()}
         return specs
@@ -114,16 +114,6 @@ class Trainer(Base):
         whole = self.split[name] is None and not self._of_a_stage(name)
         return 1 if whole else self.context.stages * shards
 
-    def _matrices(self, specs):
-        """Return the state's specs, with matrices also split by the axis `tensor`."""
-        if self.context.tensor == 1:
-            return specs
-        parts = {
-            name: self._with_tensor_axis(name, spec) for name, spec in specs["weights"].items()
-        }
-        slots = {name: [parts[name]] * len(each) for name, each in specs["slots"].items()}
-        return {**specs, "weights": parts, "slots": slots}
-
     def _tensor_axis(self, name):
         """Return the axis by which `tensor` splits a matrix (in, out); None if it does not."""
         if self.context.tensor == 1:
@@ -139,9 +129,9 @@ class Trainer(Base):
             name: Split(*[None] * axis, "tensor") for name, axis in axes.items() if axis is not None
         }
 
-    def _with_tensor_axis(self, name, spec):
+    def _with_tensor_axis(self, name):
         """Return a weight's spec with its `tensor` axis, which stages shift by one dimension."""
-        axis = self._tensor_axis(name)
+        axis, spec = self._tensor_axis(name), self._spec(name)
         if axis is None:
             return spec
         first = 1 if self._of_a_stage(name) else 0

@@ -35,4 +35,4 @@ class Runtime(Base):
 
     def transport_of_cpus(self):
         """Return gloo and the network that it really uses."""
-        return traffic.of_gloo()
+        return traffic.of_sockets("gloo")

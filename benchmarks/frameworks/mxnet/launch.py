@@ -1,6 +1,6 @@
 """The processes of one node for MXNet, with the variables that launchers set (ps-lite, Horovod)."""
 
-from base_launch import each_with
+from base_launch import device_without_tf32, each_with
 
 
 def _environment(job, process, ports):
@@ -9,11 +9,7 @@ def _environment(job, process, ports):
         env = _parameter_server(job, process, ports)
     elif len(job["processes"]) > 1:
         env = _horovod(job, process, ports)
-    if process["device"] is not None:
-        env["CUDA_VISIBLE_DEVICES"] = process["device"]
-        # Otherwise cuDNN's convolutions use TF32 for float32.
-        env["NVIDIA_TF32_OVERRIDE"] = "0"
-    return env
+    return {**env, **device_without_tf32(job, process, ports)}
 
 
 def _parameter_server(job, process, ports):
@@ -51,8 +47,6 @@ def _horovod(job, process, ports):
     interface = nodes[process["node"]]["interface"]
     if interface:
         env["HOROVOD_GLOO_IFACE"] = interface
-        if process["device"] is not None:
-            env["NCCL_SOCKET_IFNAME"] = interface
     return env
 
 

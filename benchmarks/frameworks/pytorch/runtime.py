@@ -90,7 +90,7 @@ class Runtime(EventClock):
 
     def transport_of_cpus(self):
         """Return gloo and the network that it really uses."""
-        return traffic.of_gloo(int(os.environ["MASTER_PORT"]))
+        return traffic.of_sockets("gloo", int(os.environ["MASTER_PORT"]))
 
     def shutdown(self):
         """Leave together with the others: rank 0 runs the store that they still use."""

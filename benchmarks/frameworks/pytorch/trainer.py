@@ -98,7 +98,7 @@ class Trainer(Base):
             self.loss_in_parts = sharding.tensor.loss_parallel
         if context.case["compiler"] == "inductor":
             self._compile()
-        self.kept, self.scales = [], []
+        self.scales = []
         self.one = torch.ones((), device=device)
 
     def _on_device(self, batch):

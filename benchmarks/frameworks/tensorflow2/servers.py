@@ -24,6 +24,33 @@ SAVED = "batches"
 """Folder of a worker's batches, in the folder of its process."""
 
 
+class ScopeTrainer(Base):
+    """A trainer whose network stores its weights in a scope."""
+
+    def new_model(self, dtype=tf.float32):
+        """Set the scope and the model, which computes in this type."""
+        self.scope = Scope(dtype)
+        self.model = functools.partial(self.network.model(self.context.params), self.scope)
+
+    def loss_of(self, batch):
+        """Return the loss of a batch."""
+        return self.network.loss(self.model, batch)
+
+    def load(self):
+        """Give the variables the weights of data.py."""
+        named = self.scope.weights
+        made = self.initial_weights(
+            {name: channels_last.shape_of_data(weight.shape) for name, weight in named.items()}
+        )
+        for name, weight in named.items():
+            weight.assign(channels_last.weight(made[name]))
+
+    def weights(self):
+        """Return name -> value of all trainable parameters."""
+        named = self.scope.weights
+        return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
+
+
 class Task(Base):
     """A worker, which runs the steps that it gets, or a server, which stores weights."""
 
@@ -40,7 +67,7 @@ class Task(Base):
         self.context.runtime.new_server().join()
 
 
-class Chief(Base):
+class Chief(ScopeTrainer):
     """Schedules one step for each worker, and counts the updates on the servers."""
 
     def __init__(self, context, network, data):
@@ -55,23 +82,18 @@ class Chief(Base):
         runtime, params = context.runtime, context.params
         self.coordinator, self.workers = runtime.coordinator, runtime.workers
         self.samples_per_step *= self.workers
-        self.scope = Scope()
-        self.model = functools.partial(network.model(params), self.scope)
+        self.new_model()
         batch = channels_last.batch(self.example())
         inputs = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
         with runtime.strategy.scope():  # variables lie on the servers in turn
-            tf.function(self._loss).get_concrete_function(inputs)
+            tf.function(self.loss_of).get_concrete_function(inputs)
             named = self.scope.weights
             self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
             self.slots = [
                 [tf.Variable(tf.zeros(w.shape)) for _ in range(slots)] for w in named.values()
             ]
             self.updates = tf.Variable(0, dtype=tf.int64)
-        made = self.initial_weights(
-            {name: channels_last.shape_of_data(weight.shape) for name, weight in named.items()}
-        )
-        for name, weight in named.items():
-            weight.assign(channels_last.weight(made[name]))
+        self.load()
         self.batches = iter(
             self.coordinator.create_per_worker_dataset(
                 lambda: tf.data.Dataset.load(SAVED, inputs).cache().repeat()
@@ -79,14 +101,11 @@ class Chief(Base):
         )
         self.train = tf.function(self._train)
 
-    def _loss(self, batch):
-        return self.network.loss(self.model, batch)
-
     def _train(self, batches):
         self.traced = tf.compat.v1.get_default_graph()
         weights = list(self.scope.weights.values())
         with tf.GradientTape() as tape:
-            loss = self._loss(next(batches))
+            loss = self.loss_of(next(batches))
         gradients = tape.gradient(loss, weights)
         step = self.updates.assign_add(1)
         for weight, slots, gradient in zip(weights, self.slots, gradients):
@@ -114,11 +133,6 @@ class Chief(Base):
         if updates != sent:
             raise RuntimeError("found {} updates on the servers; expected {}".format(updates, sent))
         return [float(numpy.mean([loss.fetch() for loss in step])) for step in self.kept]
-
-    def weights(self):
-        """Return name -> value of all trainable parameters on the servers."""
-        named = self.scope.weights
-        return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
     def precision_proof(self):
         """Return the precision that a worker's product with 1 + 2^-12 shows: TF32 gives 1."""

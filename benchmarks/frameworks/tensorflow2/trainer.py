@@ -1,14 +1,11 @@
 """Training in TensorFlow 2: a custom loop over a tf.function, as its guide advises."""
 
-import functools
-
 import channels_last
 import tensorflow as tf
 from apis.tensorflow.flops import flops_of
 from apis.tensorflow.optimizers import OPTIMIZERS
-from apis.tensorflow.scope import Scope
-from base_trainer import Base, expect_precision, optimizer_of
-from frameworks.tensorflow2.servers import Chief, Task
+from base_trainer import expect_precision, optimizer_of
+from frameworks.tensorflow2.servers import Chief, ScopeTrainer, Task
 
 TYPES = {"bf16": tf.bfloat16, "fp16": tf.float16}
 
@@ -23,7 +20,7 @@ def Trainer(context, network, data):
     return (Chief if context.measured else Task)(context, network, data)
 
 
-class RankTrainer(Base):
+class RankTrainer(ScopeTrainer):
     """One rank."""
 
     def __init__(self, context, network, data):
@@ -31,17 +28,12 @@ class RankTrainer(Base):
         params = context.params
         tf.config.experimental.enable_tensor_float_32_execution(context.precision == "tf32")
         self.dtype = TYPES.get(context.precision, tf.float32)
-        self.scope = Scope(self.dtype)
-        self.model = functools.partial(network.model(params), self.scope)
+        self.new_model(self.dtype)
         self.batches = self.feed(self._on_device)
         # makes the variables
-        tf.function(self._loss).get_concrete_function(self._on_device(self.example()))
+        tf.function(self.loss_of).get_concrete_function(self._on_device(self.example()))
         named = self.scope.weights
-        made = self.initial_weights(
-            {name: channels_last.shape_of_data(weight.shape) for name, weight in named.items()}
-        )
-        for name, weight in named.items():
-            weight.assign(channels_last.weight(made[name]))
+        self.load()
         if context.grouped:
             mine = 1.0 if context.rank == 0 else 0.0
             of_rank_0 = self._all_reduce("SUM", [mine * weight for weight in named.values()])
@@ -70,13 +62,10 @@ class RankTrainer(Base):
         """Return a tensor on the device; floating-point values get the type of the precision."""
         return tf.constant(value, self.dtype if value.dtype.kind == "f" else None)
 
-    def _loss(self, batch):
-        return self.network.loss(self.model, batch)
-
     def _backward(self, batch):
         """Return the loss and all gradients; fp16 gradients are multiplied by the loss scale."""
         with tf.GradientTape() as tape:
-            loss = self._loss(batch)
+            loss = self.loss_of(batch)
             scaled = (
                 loss if self.loss_scale is None else tf.cast(loss, tf.float32) * self.loss_scale
             )
@@ -144,11 +133,6 @@ class RankTrainer(Base):
         self.step()
         self.train = train
         self.flops_per_step = sum(map(flops_of, graphs))
-
-    def weights(self):
-        """Return name -> value of all trainable parameters."""
-        named = self.scope.weights
-        return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
 
     def modes_used(self):
         """Return whether Python runs each step, and whether XLA compiled the traced functions.

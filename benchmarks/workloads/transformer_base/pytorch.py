@@ -1,6 +1,7 @@
 """The Transformer in PyTorch (Vaswani et al. 2017, arXiv:1706.03762)."""
 
 import torch
+from attention import by_heads
 from torch import nn
 from torch.nn import functional
 from workloads.transformer_base.data import LABEL_SMOOTHING, PADDING, positions
@@ -21,13 +22,11 @@ class Attention(nn.Module):
 
     def forward(self, x, memory, seen=None):
         """Return attention of x (n, length, hidden) to `memory` if `seen`, otherwise causal."""
-        query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        split = self.key_value(memory).unflatten(2, (2, self.heads, -1))
-        key, value = split.permute(2, 0, 3, 1, 4)  # each (n, heads, length, hidden / heads)
-        y = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=seen, is_causal=seen is None
-        )
-        return self.norm(x + self.dropout(self.attended(y.transpose(1, 2).flatten(2))))
+        query = self.query(x).unflatten(2, (self.heads, -1))
+        key, value = self.key_value(memory).unflatten(2, (2, self.heads, -1)).unbind(2)
+        attend = functional.scaled_dot_product_attention
+        y = by_heads(attend, query, key, value, attn_mask=seen, is_causal=seen is None)
+        return self.norm(x + self.dropout(self.attended(y.flatten(2))))
 
 
 class Inner(nn.Module):
@@ -59,6 +58,7 @@ class Transformer(nn.Module):
                 for _ in range(params["layers"])
             )
 
+        self.scale = params["hidden"] ** 0.5
         self.words = nn.Embedding(params["vocabulary"], params["hidden"])
         self.encoder = layers("own")
         self.decoder = layers("own", "source")
@@ -67,8 +67,7 @@ class Transformer(nn.Module):
 
     def embed(self, tokens):
         """Return scaled embeddings plus position embeddings."""
-        x = self.words(tokens) * self.words.embedding_dim**0.5
-        return self.dropout(x + self.positions)
+        return self.dropout(self.words(tokens) * self.scale + self.positions)
 
     def forward(self, source, target):
         """Return logits of the word after each word of the target."""

@@ -3,12 +3,10 @@
 A message goes to each channel once (`nightbench.alerts.outbox`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from nightbench.alerts import Delivery, Links, Message, Picture, message, outbox
 from nightbench.alerts.channels import ResolveConnection
@@ -40,9 +38,9 @@ class Notifier:
     links: Links | None = None
 
     @classmethod
-    def of(cls, resolve: ResolveConnection | None, base_url: str | None) -> Notifier:
+    def of(cls, resolve: ResolveConnection | None, base_url: str | None) -> Self:
         """Return a notifier whose messages link to Airflow's API server if its URL is known."""
-        return cls(resolve, Links(base_url) if base_url else None)
+        return cls(resolve, Links(base_url.rstrip("/")) if base_url else None)
 
 
 def notify(

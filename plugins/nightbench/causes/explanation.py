@@ -1,6 +1,7 @@
 """Finds the likeliest cause of a change, with evidence; groups changes of one cause. Pure."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -170,17 +171,16 @@ def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int
         members: changes without a group, in any order.
         known: grouped changes of earlier runs, whose groups are continued.
     """
-    anchors: dict[tuple[str, CauseKind, str], dict[date, str]] = {}
+    anchors: dict[tuple[str, CauseKind, str], dict[date, str]] = defaultdict(dict)
     for one in sorted(known, key=lambda m: (m.night, m.group)):
         if one.group:
-            of_suspect = anchors.setdefault((one.cluster, one.kind, one.suspect), {})
-            of_suspect.setdefault(one.night, one.group)
+            anchors[one.cluster, one.kind, one.suspect].setdefault(one.night, one.group)
     found: dict[int, str] = {}
     for one in sorted(members, key=lambda m: (m.night, m.alert_id)):
         if not one.suspect:
             found[one.alert_id] = ""
             continue
-        nights = anchors.setdefault((one.cluster, one.kind, one.suspect), {})
+        nights = anchors[one.cluster, one.kind, one.suspect]
         near = [night for night in nights if abs((night - one.night).days) <= APART]
         if near:
             key = nights[min(near, key=lambda night: (abs((night - one.night).days), night))]

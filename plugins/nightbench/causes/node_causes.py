@@ -292,24 +292,22 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
     ]
     throttled = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.throttled]
     hot = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.hot]
-    if slowed or throttled or hot:
-        named = sorted({node for node, _ in (*slowed, *throttled, *hot)})
-        text = f"devices of {' and '.join(named)} "
+    by_heat = "slowed down by heat or power while the case was measured"
+    kinds = (
+        (slowed, 4, "throttled in repeats", by_heat),
+        (throttled, 3, "throttled before the night", "throttled before a benchmark ran"),
+        (hot, 2, "hot before the night", "hot before a benchmark ran"),
+    )
+    found = [kind for kind in kinds if kind[0]]
+    if found:
+        named = sorted({node for devices, *_ in found for node, _ in devices})
+        text = f"devices of {' and '.join(named)} were {found[0][3]}"
         cause = PossibleCause(CauseKind.THERMAL, ", ".join(named), text)
-        if slowed:
-            cause.add_for(4, f"throttled in repeats: {shortened(s for _, s in slowed)}")
-            cause.sentence += "were slowed down by heat or power while the case was measured"
-            before = {reason.code for night in facts.good for reason in night.disturbed}
-            if ReasonCode.DEVICE_THROTTLED in before:
-                cause.add_against(2, "devices were also slowed down on nights before the change")
-        if throttled:
-            cause.add_for(3, f"throttled before the night: {shortened(s for _, s in throttled)}")
-            if not slowed:
-                cause.sentence += "were throttled before a benchmark ran"
-        if hot:
-            cause.add_for(2, f"hot before the night: {shortened(s for _, s in hot)}")
-            if not slowed and not throttled:
-                cause.sentence += "were hot before a benchmark ran"
+        for devices, weight, words, _ in found:
+            cause.add_for(weight, f"{words}: {shortened(said for _, said in devices)}")
+        before = {reason.code for night in facts.good for reason in night.disturbed}
+        if slowed and ReasonCode.DEVICE_THROTTLED in before:
+            cause.add_against(2, "devices were also slowed down on nights before the change")
         seen = {x.node for x in facts.preflights_before if x.throttled or x.hot}
         if (throttled or hot) and not slowed and set(named) <= seen:
             cause.add_against(2, "earlier preflights also found such devices")

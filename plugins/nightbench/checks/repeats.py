@@ -25,7 +25,7 @@ from nightbench.checks.engine import (
     equal_to,
     run_checks,
 )
-from nightbench.checks.training import MODE_CHECKS, TRAINING_CHECKS, is_number
+from nightbench.checks.training import TRAINING_CHECKS, is_number
 from nightbench.core.model import (
     CheckResult,
     RankResult,
@@ -309,7 +309,6 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         applies=lambda c: c.asynchronous,
     ),
     *TRAINING_CHECKS,
-    *MODE_CHECKS,
 )  # fmt: skip
 
 

@@ -123,58 +123,6 @@ def _first_of(words: Sequence[str], of: str = "") -> str:
     return ", ".join(words[:3]) + more + (of if words else "")
 
 
-TRAINING_CHECKS: tuple[Check, ...] = (
-    Check(
-        "loss_finite", FAIL, "rank", lambda c, rank: _bad_losses(rank), NOTHING,
-        "the loss of every step is a finite number",
-        of_failed=True,
-        from_rank=True,
-    ),
-    Check(
-        "weights_move", FAIL, "rank", lambda c, rank: _unchanged(rank), NOTHING,
-        "every trainable tensor changes within the window, by a finite amount",
-        from_rank=True,
-    ),
-    Check(
-        "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond_step_limit(rank), NOTHING,
-        "no tensor changes by more than its optimizer's steps allow",
-        from_rank=True,
-    ),
-    Check(
-        "gradients_arrive", FAIL, "rank", lambda c, rank: _UNSENT[rank.gradients_arrive], NOTHING,
-        "gradients of every trainer change the weights that it pulls from the servers",
-        applies=_trainers_step_alone,
-        from_rank=True,
-    ),
-    Check(
-        "loss_falls", FAIL, "repeat", lambda c, repeat: _loss_not_lower(repeat), NOTHING,
-        "training lowers the loss",
-        applies=lambda c: c.converges,
-        from_rank=True,
-    ),
-    Check(
-        "work_done", FAIL, "rank", _work_done,
-        Expectation(low=1 - WORK_TOLERANCE, high=1 + WORK_TOLERANCE),
-        f"a step computes the model's FLOPs for the whole batch within {WORK_TOLERANCE:.0%}",
-        show="{:.1%}",
-        applies=lambda c: c.step_flops_per_unit is not None,
-        from_rank=True,
-    ),
-    Check(
-        "few_updates_skipped", WARN, "rank", lambda c, rank: _skipped(rank), NOTHING,
-        f"overflows skip at most {FEW_SKIPPED} updates of the window, plus one in 1,000 steps",
-        applies=lambda c: c.case.precision == "fp16",
-        from_rank=True,
-    ),
-    Check(
-        "experts_even", WARN, "rank", lambda c, rank: _overloaded(rank), NOTHING,
-        f"no expert has over {CROWDED:g} times its even share of a layer's tokens",
-        applies=lambda c: c.has_experts,
-        from_rank=True,
-    ),
-)  # fmt: skip
-
-
 TOLERANCES: Mapping[str, float] = {"fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2}
 """Largest difference of a loss from the CPU's in float32: of 1, or of the loss if that is more.
 Lines differ by 1e-4 there; the types keep 24, 11, 11 and 8 bits."""
@@ -260,7 +208,55 @@ def _strange_losses(context: CheckContext, rank: RankResult) -> str:
     return ", ".join(words)
 
 
-MODE_CHECKS: tuple[Check, ...] = (
+TRAINING_CHECKS: tuple[Check, ...] = (
+    Check(
+        "loss_finite", FAIL, "rank", lambda c, rank: _bad_losses(rank), NOTHING,
+        "the loss of every step is a finite number",
+        of_failed=True,
+        from_rank=True,
+    ),
+    Check(
+        "weights_move", FAIL, "rank", lambda c, rank: _unchanged(rank), NOTHING,
+        "every trainable tensor changes within the window, by a finite amount",
+        from_rank=True,
+    ),
+    Check(
+        "weights_within_steps", FAIL, "rank", lambda c, rank: _beyond_step_limit(rank), NOTHING,
+        "no tensor changes by more than its optimizer's steps allow",
+        from_rank=True,
+    ),
+    Check(
+        "gradients_arrive", FAIL, "rank", lambda c, rank: _UNSENT[rank.gradients_arrive], NOTHING,
+        "gradients of every trainer change the weights that it pulls from the servers",
+        applies=_trainers_step_alone,
+        from_rank=True,
+    ),
+    Check(
+        "loss_falls", FAIL, "repeat", lambda c, repeat: _loss_not_lower(repeat), NOTHING,
+        "training lowers the loss",
+        applies=lambda c: c.converges,
+        from_rank=True,
+    ),
+    Check(
+        "work_done", FAIL, "rank", _work_done,
+        Expectation(low=1 - WORK_TOLERANCE, high=1 + WORK_TOLERANCE),
+        f"a step computes the model's FLOPs for the whole batch within {WORK_TOLERANCE:.0%}",
+        show="{:.1%}",
+        applies=lambda c: c.step_flops_per_unit is not None,
+        from_rank=True,
+    ),
+    Check(
+        "few_updates_skipped", WARN, "rank", lambda c, rank: _skipped(rank), NOTHING,
+        f"overflows skip at most {FEW_SKIPPED} updates of the window, plus one in 1,000 steps",
+        applies=lambda c: c.case.precision == "fp16",
+        from_rank=True,
+    ),
+    Check(
+        "experts_even", WARN, "rank", lambda c, rank: _overloaded(rank), NOTHING,
+        f"no expert has over {CROWDED:g} times its even share of a layer's tokens",
+        applies=lambda c: c.has_experts,
+        from_rank=True,
+    ),
     Check(
         "mode_used", FAIL, "rank", _fell_back, NOTHING,
         lambda c: f"every trainer runs as the case requests: {c.case.mode}",

@@ -18,7 +18,7 @@ from nightbench.config.locations import benchmarks_folder
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model_flops import TRAINING
-from nightbench.nodes.device_peaks import TERA, known_devices, known_peak_of
+from nightbench.nodes.device_peaks import TERA, known_devices, peak_of
 
 app = typer.Typer()
 
@@ -166,7 +166,7 @@ def _by_our_formula(
     terms, length = model_of(load_catalog(), workload, scale or "full", params)
     rate = _examples_per_s_per_device(found, length, devices)
     flops = TRAINING * math.fsum(terms.values()) * rate
-    peak = known_peak_of(device, precision)
+    peak = peak_of(device, precision, {})
     said = {
         "model": f"{workload} {scale or 'full'}" + (f", {length} tokens" if length else ""),
         "tflops_per_device": flops / TERA,

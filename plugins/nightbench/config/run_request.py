@@ -63,7 +63,7 @@ class RunRequest:
     outside_hours: Annotated[Switch, option("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
     untried: Annotated[Switch, option("Untried modes", "How")] = False
-    """Also measure configurations never run on this kind of device; their results are marked."""
+    """Also measure configurations that never ran on this kind of device, and mark their results."""
     stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
     """LINE=OTHER: the line OTHER runs the cases of LINE, because the nodes cannot install LINE."""
     run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND

@@ -60,30 +60,21 @@ def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
     return TRAINING * math.fsum(terms) / _units(params) if terms else None
 
 
-def step_flops(
-    forward: Mapping[str, str], computed: Mapping[str, float], params: Mapping[str, Any]
-) -> float | None:
+def step_flops_per_unit(workload: WorkloadInfo, params: Mapping[str, Any]) -> float | None:
     """Return the FLOPs of products in a trainer's step for one unit; None if there are none.
 
-    Args:
-        forward: term -> formula of the FLOPs of an example.
-        computed: term -> how many times a step computes it, if that is not once.
-        params: of the scale.
+    `params` are the parameters of the scale.
     """
-    flops = [evaluate(text, params) * computed.get(term, 1.0) for term, text in forward.items()]
-    return TRAINING * math.fsum(flops) / _units(params) or None
-
-
-def step_flops_per_unit(workload: WorkloadInfo, params: Mapping[str, Any]) -> float | None:
-    """Return the same of a workload with the parameters of a scale."""
     if workload.cost is None:
         return None
     known = {"parameters": workload.parameters, **params}
-    return step_flops(workload.cost.forward, workload.cost.computed, known)
+    forward, computed = workload.cost.forward, workload.cost.computed
+    flops = [evaluate(text, known) * computed.get(term, 1.0) for term, text in forward.items()]
+    return TRAINING * math.fsum(flops) / _units(known) or None
 
 
 def tokens_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
-    """Return the tokens of one unit of work; None if it is none of a language model."""
+    """Return the tokens of one unit of work; None if the workload is no language model."""
     if workload.cost is None or workload.cost.tokens is None:
         return None
     params = _params(workload, case)

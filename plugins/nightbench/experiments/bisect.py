@@ -99,8 +99,6 @@ async def measure_bisect(turn: Turn) -> Ended:
 
 @dataclass(frozen=True)
 class _Bisect:
-    """One process that measures the steps of a bisect."""
-
     folder: RunSpool
     request: BisectRequest
     turn: Turn
@@ -138,7 +136,6 @@ class _Bisect:
             save()
 
     def _check_budget(self, steps: Sequence[Document]) -> None:
-        """Refuse a step that does not fit into the budget."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
             raise BudgetSpent(f"all {len(ended)} allowed tests were made")

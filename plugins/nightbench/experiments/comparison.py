@@ -174,7 +174,6 @@ def _jobs(
     comparison_id: str,
     left_out: NodesOut,
 ) -> dict[Arm, JobSpec]:
-    """Return the job of each build, on the same nodes."""
     suite, cluster, catalog = context.suite, context.cluster, context.catalog
     there = cluster
     for build in builds:
@@ -363,8 +362,8 @@ def _training(case: ComparedCase, launches: Sequence[Launch]) -> Document:
     """Return whether B trains as A does, and the losses of their launches."""
     job, builds = case.jobs[Arm.A], {job.build for job in case.jobs.values()}
     a, b = ([each.losses for each in launches if each.arm is arm and each.losses] for arm in Arm)
-    traits, warmup = traits_of(CasePlan.of(job, case.workload)), job.protocol.warmup_steps
-    found = compare_training(a, b, traits, warmup=warmup, is_one_build=len(builds) == 1)
+    traits = traits_of(CasePlan.of(job, case.workload), job.protocol)
+    found = compare_training(a, b, traits, is_one_build=len(builds) == 1)
     return {
         "training": to_document(found),
         "losses": to_document(

@@ -201,8 +201,6 @@ async def run_comparison(
 
 @dataclass(frozen=True)
 class _Measurement:
-    """One process that measures the launches of a comparison."""
-
     plan: ComparisonPlan
     folder: RunSpool
     context: ExperimentContext

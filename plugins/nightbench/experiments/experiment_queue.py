@@ -74,10 +74,6 @@ def least_s(row: Row) -> float:
     return left_s(row) if row["kind"] == ExperimentKind.PROFILE else 0.0
 
 
-def _is_of(row: Row, run_id: str) -> bool:
-    return row["priority"] == NIGHT and bool(row["run_id"] == run_id)
-
-
 def take(
     connect: Connect,
     spool: Spool,
@@ -107,7 +103,11 @@ def take(
     with opened(connect) as warehouse:
         rows = warehouse.experiments.find(states=("queued", "running"))
         running = [row for row in rows if row["state"] == "running" and row["dag_run_id"]]
-        wanted = [row for row in rows if night is None or _is_of(row, night)]
+        wanted = [
+            row
+            for row in rows
+            if night is None or (row["priority"] == NIGHT and row["run_id"] == night)
+        ]
         queued = [row for row in wanted if row["state"] == "queued" and row["name"] not in but_not]
         if not running and not queued:
             return None

@@ -121,7 +121,6 @@ async def measure_profile(turn: Turn) -> Ended:
 
 
 def _with_rounds(spool: Spool, comparison_id: str) -> list[str]:
-    """Return the cases of a comparison that have a round of both builds."""
     result = saved_result(spool.comparison(comparison_id)) or {"cases": ()}
     cases = [case["case_id"] for case in result["cases"] if case["n"]]
     if not cases:
@@ -163,7 +162,6 @@ def _file(folder: RunSpool) -> UPath:
 
 
 def _document(plan: ComparisonPlan, folder: RunSpool, of: str, result: Document) -> Document:
-    """Return what a profile found, from the launches that have ended."""
     stopped = {row["case_id"]: row["stopped"] for row in result["cases"]}
     return {
         "schema": RESULT_SCHEMA,
@@ -213,7 +211,6 @@ def _kind(arm: Arm, lost: Sequence[Launch]) -> str:
 
 
 def _profiles(store: CaseStore) -> list[Profile]:
-    """Return the profiles of all trainers of a launch."""
     return [
         process["summary"]["profile"]
         for result in store.results(1).values()

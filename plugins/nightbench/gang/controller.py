@@ -73,12 +73,7 @@ class GangController:
         self._agents = AgentSupervisor(gang)
 
     async def run(self) -> CaseOutcome:
-        """Return the outcome of the case, once its last repeat has ended.
-
-        Raises:
-            NodeError: as `run_gang`.
-            Superseded: as `run_gang`.
-        """
+        """Return the outcome of the case, once its last repeat has ended; see `run_gang`."""
         try:
             return await self._run()
         finally:
@@ -142,7 +137,7 @@ class GangController:
             try:
                 gang.outcomes.append(await repeat.run(first=not gang.outcomes))
             except DeadlinePassed as late:
-                gang.on_event(GangEvent("repeat", str(late), None, repeat.number))
+                gang.on_event(GangEvent("repeat", str(late)))
                 return conclude_by_deadline(gang.job, gang.outcomes)
 
     async def _recorded_outcomes(self) -> list[RepeatOutcome]:

@@ -242,7 +242,7 @@ class AgentSupervisor:
                 later = clients[clients.index(client) + 1 :]
                 await self._start(client, later, repeat, optional)
 
-    async def restart(self, client: NodeClient, repeat: int) -> None:
+    async def restart(self, client: NodeClient) -> None:
         """Start an agent if the last one died; the new agent writes the repeat's result."""
         try:
             started, _ = await client.start_agent(sweep=False)
@@ -251,7 +251,7 @@ class AgentSupervisor:
             why = "the agent had died"
             if await client.check_reboot():
                 why = "the node was rebooted"
-            self._gang.on_event(GangEvent("agent", why, client.name, repeat))
+            self._gang.on_event(GangEvent("agent", why, client.name))
         except NodeError as error:
             client.note_error(error)
         except Cancelled:
@@ -295,7 +295,7 @@ class AgentSupervisor:
                 return
             # A batch system has given all nodes to one gang: none is held for another.
             if client.view.agent == "waiting" and client.launcher is None:
-                await self._release(later, client, repeat)
+                await self._release(later, client)
             await self._report_waiting(client, repeat, begun)
             await gang.monitor.next_views()
             await gang.raise_if_ended()
@@ -333,7 +333,7 @@ class AgentSupervisor:
                 raise
             client.note_error(error)
 
-    async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
+    async def _release(self, later: list[NodeClient], waits_for: NodeClient) -> None:
         """Release later locks; a silent agent gets the command later, or its lease expires."""
         gang = self._gang
         now = gang.clock()
@@ -342,7 +342,7 @@ class AgentSupervisor:
         for client in alive:
             if client.holds_lock:
                 message = f"lock released until node {waits_for.name}, which comes first, is free"
-                gang.on_event(GangEvent("agent", message, client.name, repeat))
+                gang.on_event(GangEvent("agent", message, client.name))
         await call_each(alive, lambda client: client.release(gang.epoch))
 
     async def _report_waiting(self, client: NodeClient, repeat: int, begun: _Start) -> None:

@@ -228,10 +228,11 @@ class Agent:
         The words `before` the command send it to the node.
         """
         readings, wall = [], []
-        async with self.transport.converse([*before, *self.command, "clock"]) as conversation:
+        question = '{"id": 0, "clock": true}'
+        async with self.transport.converse([*before, *self.command, "follow"]) as conversation:
             for _ in range(EXCHANGES):
                 sent, sent_wall = monotonic(), time.time()
-                answer = await conversation.ask_document("agent.py clock", "")
+                answer = await conversation.ask_document("agent.py follow", question)
                 received, received_wall = monotonic(), time.time()
                 readings.append((sent, float(answer["monotonic_s"]), received))
                 wall.append((sent_wall, float(answer["wall_s"]), received_wall))

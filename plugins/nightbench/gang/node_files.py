@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -257,9 +256,10 @@ class NodeFiles(ABC):
 
     async def _begin(self) -> _Program:
         process = await self.start([self._python, "-ISc", _RUN_FILES])
+        text = base64.b64encode(Path(file_program.__file__).read_bytes())
         try:
             with contextlib.suppress(BrokenPipeError):  # it has ended: `begun` raises why
-                process.stdin.write(base64.b64encode(_program_text()) + b"\n")
+                process.stdin.write(text + b"\n")
             await self.begun(process, self._python)
             try:
                 await self.begun(process, self._python, READY)
@@ -335,11 +335,6 @@ class _Program:
         status = self.process.returncode
         kind = ConnectionResetError if status is None else EOFError
         raise kind(f"the file program ended without an answer (exit {status}): {said[-500:]}")
-
-
-@cache
-def _program_text() -> bytes:
-    return Path(file_program.__file__).read_bytes()
 
 
 async def _together(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
-from nightbench.core.model import KubernetesPolicy, ReasonCode, SlurmPolicy
+from nightbench.core.model import ReasonCode
 from nightbench.core.pod_manifests import JOB, NODE, job_label, label_value
 from nightbench.gang.errors import NodeUnreachable, PodError, RemoteFailure
 from nightbench.gang.kubernetes_api import (
-    ApiAccess,
     ApiRefused,
     ApiUnreachable,
     KubernetesApi,
+    PodTarget,
     acquire_api,
     release_api,
 )
@@ -23,35 +22,6 @@ from nightbench.gang.pod_process import PodProcess
 from nightbench.gang.pod_states import PodState, code_of_refusal, state_of
 from nightbench.gang.process import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.transport import Pool, Transport
-
-
-@dataclass(frozen=True)
-class PodTarget:
-    """How the pod of a node is reached."""
-
-    node: str
-    access: ApiAccess
-    policy: KubernetesPolicy = field(compare=False, repr=False)
-    python: str = field(compare=False)
-    """Python in the pod."""
-    shared: bool = field(default=False, compare=False)
-    """Several pods may run on one machine."""
-    job_id: str | None = None
-    """The job whose pod it is; None: a node of the cluster, which has no pod."""
-    slurm: SlurmPolicy | None = None
-
-    @property
-    def address(self) -> str:
-        """Namespace and node, for messages."""
-        return f"{self.policy.namespace}/{self.node}"
-
-    def of_job(self, job_id: str) -> PodTarget:
-        """Return how the pod of a job is reached."""
-        return replace(self, job_id=job_id or None)
-
-    def transport(self, pool: Pool) -> PodTransport:
-        """Return a transport that removes itself from `pool` when it is closed."""
-        return PodTransport(self, pool)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,9 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, KubernetesPolicy, Node, Reason
 from nightbench.core.pod_manifests import rules
 from nightbench.gang.errors import GangError, NodeError, RemoteFailure, reason_of
-from nightbench.gang.kubernetes_api import KubernetesApi, opened_api
+from nightbench.gang.kubernetes_api import KubernetesApi, PodTarget, opened_api
 from nightbench.gang.node_access import Agent, connections, repeated_option
-from nightbench.gang.pod_transport import PodTarget, node_errors
+from nightbench.gang.pod_transport import node_errors
 from nightbench.gang.process import as_document
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_agent

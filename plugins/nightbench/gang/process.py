@@ -71,7 +71,7 @@ async def time_limit(
 
 
 def as_document(line: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None where it holds something else."""
+    """Return the JSON object in a text; None if it holds something else."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):

@@ -17,7 +17,6 @@ class GangEvent:
     outcome or cancel."""
     message: str
     node: str | None = None
-    repeat: int | None = None
     epoch: int | None = None
     """The epoch that this controller has claimed, of an event `epoch`."""
 

@@ -118,7 +118,7 @@ async def _prepare_nodes(
 async def build_environment(
     job: JobSpec, targets: Mapping[str, Target], shipment: Shipment
 ) -> None:
-    """Build the environment of a job on all its nodes, if `prepare` finds it.
+    """Build the environment of a job on all its nodes, so that `prepare` finds it.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
@@ -185,15 +185,15 @@ async def _environment_on(
 ) -> _Environment:
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
-    locked, builds = None, _builds_environment(job, shipment)
+    locked, builds = None, build.source not in ("path", "image")
+    if builds:  # a line without Pythons has no environment
+        builds = bool(line_of(shipment.benchmarks, build.line, build.variant)[0])
     if builds:
         await _refuse_without_wheels(transport, job, shipment.benchmarks)
-    if builds and shipment.wheelhouse is not None:
-        choice = transport, job, shipment, shipment.wheelhouse, python
-        python, locked = await _wheels_to_ship(*choice)
+        python, locked = await _wheels_to_ship(transport, job, shipment, python)
     policy = job.environments
     shipped = await ship(transport, policy, shipment, on_event, wheel, locked, with_uv=builds)
-    return await provision(job, shipped, on_event, python)
+    return await _provision(job, shipped, on_event, python)
 
 
 async def _write_job(
@@ -207,26 +207,15 @@ async def _write_job(
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
 
 
-def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
-    """Tell whether nodes build the job's environment: no prefix, no image, a line that has one."""
-    build = job.build
-    if build.source in ("path", "image"):
-        return False
-    pythons, *_ = line_of(shipment.benchmarks, build.line, build.variant)
-    return bool(pythons)
-
-
 async def _wheels_to_ship(
-    transport: Transport,
-    job: JobSpec,
-    shipment: Shipment,
-    wheelhouse: Path,
-    python: str | None,
-) -> tuple[str, list[Wheel]]:
+    transport: Transport, job: JobSpec, shipment: Shipment, python: str | None
+) -> tuple[str | None, list[Wheel] | None]:
     """Return a Python and the wheels that the controller has to ship to a node without an index.
 
     It is the newest on the node for which the wheelhouse is complete, unless `python` is given.
     """
+    if shipment.wheelhouse is None:
+        return python, None
     build = job.build
     supported, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     version = build.version if build.source == "index" else None
@@ -242,22 +231,19 @@ async def _wheels_to_ship(
     problems = []
     for series in candidates:
         try:
-            choice = wheelhouse, packages, series, machine
+            choice = shipment.wheelhouse, packages, series, machine
             return series, await asyncio.to_thread(choose_wheels, *choice)
         except GangError as error:
             problems.append(error)
     raise EnvironmentUnavailable.of(transport, str(problems[0])) from problems[0]
 
 
-async def provision(
-    job: JobSpec, shipped: Shipped, on_event: OnEvent, python: str | None = None
+async def _provision(
+    job: JobSpec, shipped: Shipped, on_event: OnEvent, python: str | None
 ) -> _Environment:
     """Return the interpreter of the job's framework on a node, building the environment if absent.
 
     `python` is the series of the environment; the newest that the node has if it is not given.
-
-    Raises:
-        EnvironmentUnavailable: it cannot be built there; the message says how to get it.
     """
     build, transport = job.build, shipped.agent.transport
     # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that a

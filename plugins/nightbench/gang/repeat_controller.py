@@ -145,7 +145,8 @@ class RepeatController:
         while True:
             views = [client.view for client in gang.clients]
             now = gang.clock()
-            await self._prepare_where_needed(views)
+            new = {view.node for view in views if view.state is None and view.last_error is None}
+            await self._send("prepare", {}, only=new)
             if timing.started_s is None and any(view.state in LAUNCHED for view in views):
                 timing = Timing(timing.prepared_s, now, timing.aborted_s)
             decision = decide(views, trainers, timing, job.limits, now, foreign_wait_s)
@@ -183,10 +184,6 @@ class RepeatController:
         phases = {p.phase for v in views for p in v.processes.values() if p.exit_code is None}
         return not phases or bool(phases - {"finish"})
 
-    async def _prepare_where_needed(self, views: list[NodeView]) -> None:
-        new = {view.node for view in views if view.state is None and view.last_error is None}
-        await self._send("prepare", {}, only=new)
-
     async def _send_start_signal(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
         ports = {name: port for view in views for name, port in view.ports.items()}
         await clocks
@@ -208,7 +205,7 @@ class RepeatController:
             if client.name in nodes and now - last_s >= HEARTBEAT_S:
                 self._started_s[client.name] = now
                 # In the background: the other nodes do not wait for this one.
-                self._in_background(self._agents.restart(client, self.number))
+                self._in_background(self._agents.restart(client))
 
     async def _restart_dead_agents(self) -> None:
         """Restart agents that have died: ranks of other nodes may fail before that is noticed."""
@@ -354,7 +351,7 @@ class RepeatController:
         return RepeatOutcome.from_record(self.number, record, throughput)
 
     def _report(self, message: str) -> None:
-        self.gang.on_event(GangEvent("repeat", message, None, self.number))
+        self.gang.on_event(GangEvent("repeat", message))
 
     async def _write_progress(self, state: str, timing: Timing, message: str = "") -> None:
         gang = self.gang

@@ -70,7 +70,7 @@ class SlurmLauncher:
         self._policy = policy
         self._on_event = on_event
         self._clock = clock
-        self._name = job_name(job.job_id)
+        self._name = _job_name(job.job_id)
         self._busy = asyncio.Lock()
         self._known: SlurmJob | None = None
         self._asked_s: float | None = None
@@ -238,7 +238,7 @@ async def end_job(transport: Transport, job_id: str) -> None:
     Raises:
         RemoteFailure: Slurm does not answer, or the job does not end.
     """
-    name = job_name(job_id)
+    name = _job_name(job_id)
     until_s = time.monotonic() + END_S
     while any(job.is_active for job in await _queue(transport, name)):
         if time.monotonic() > until_s:
@@ -296,8 +296,7 @@ class SlurmJob:
         return f"Slurm job {self.number}: {self.state}{why}"
 
 
-def job_name(job_id: str) -> str:
-    """Return the name of a gang's job, made of run, case and generation."""
+def _job_name(job_id: str) -> str:
     return f"nightbench/{job_id}"
 
 
@@ -319,7 +318,7 @@ def submit_words(policy: SlurmPolicy, job: JobSpec, folder: str) -> list[str]:
 
     The job's own output goes into `folder`.
     """
-    words = ["sbatch", *policy.options, "--parsable", f"--job-name={job_name(job.job_id)}"]
+    words = ["sbatch", *policy.options, "--parsable", f"--job-name={_job_name(job.job_id)}"]
     words += [f"--nodes={len(job.nodes)}", f"--nodelist={','.join(n.host for n in job.nodes)}"]
     # A second job of the same name never runs beside the first one, whoever submitted it.
     words += ["--ntasks-per-node=1", "--exclusive", "--no-requeue", "--dependency=singleton"]

@@ -48,10 +48,6 @@ def quote(word: str) -> str:
     return "".join(f"\\{p}" if p in "'\\" else f"'{p}'" for p in pieces) or "''"
 
 
-def _command_line(argv: Sequence[str]) -> str:
-    return " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
-
-
 class SshTransport(Transport):
     """One node over SSH; connects at the first use, and again after a connection was lost."""
 
@@ -72,7 +68,7 @@ class SshTransport(Transport):
     async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command; the caller closes it."""
         connection = await self._connected()
-        line = _command_line(argv)
+        line = " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
 
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
             async with self.guard(f"start {argv[0]}", FILE_TIMEOUT_S):

@@ -11,11 +11,12 @@ import contextlib
 import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from nightbench.core.model import SlurmPolicy
 from nightbench.gang.errors import RemoteFailure, remote_failure
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.node_files import MARK, NodeFiles
 from nightbench.gang.process import (
     FILE_TIMEOUT_S,
@@ -27,6 +28,7 @@ from nightbench.gang.process import (
     no_document,
     read_lines,
 )
+from nightbench.gang.ssh_target import SshTarget
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
@@ -36,43 +38,24 @@ NOISE_LINES = 50
 """Lines that a node's Python may print before its first answer: of a wrapper, or sitecustomize."""
 
 
-class Target(Protocol):
-    """How a node is reached."""
-
-    @property
-    def node(self) -> str:
-        """Its name in the cluster."""
-
-    @property
-    def python(self) -> str:
-        """The node's Python, 3.7 or newer."""
-
-    @property
-    def slurm(self) -> SlurmPolicy | None:
-        """Set if the target is the login node of a Slurm cluster."""
-
-    def of_job(self, job_id: str) -> Target:
-        """Return how the node of a job is reached."""
-
-    def transport(self, pool: Pool) -> Transport:
-        """Return a transport that removes itself from `pool` when it is closed."""
-
+Target = SshTarget | PodTarget
+"""How a node is reached."""
 
 Pool = dict[Target, "Transport"]
 
 
+@dataclass
 class Conversation:
-    """A command that answers each line of its input with one line."""
+    """A command that answers each line of its input with one line, within `answer_s`."""
 
-    def __init__(self, transport: Transport, process: RemoteProcess, answer_s: float) -> None:
-        self._transport = transport
-        self._process = process
-        self._answer_s = answer_s
+    transport: Transport
+    process: RemoteProcess
+    answer_s: float
 
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
         with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
-            self._process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.write(line.encode() + b"\n")
         return await self.read_line()
 
     async def ask_document(self, what: str, line: str) -> dict[str, Any]:
@@ -88,15 +71,15 @@ class Conversation:
             if document is not None:
                 return document
             answer = await self.read_line()
-        raise no_document(self._transport, what, first.encode())
+        raise no_document(self.transport, what, first.encode())
 
     async def read_line(self) -> str:
         """Return the next line of its output without its line end."""
-        async with self._transport.guard("converse", self._answer_s):
-            answer = await self._process.stdout.readline()
+        async with self.transport.guard("converse", self.answer_s):
+            answer = await self.process.stdout.readline()
             if not answer:
-                why = (await self._process.stderr.read()).decode(errors="replace").strip()
-                raise RemoteFailure.of(self._transport, f"no answer: {why[-500:]}")
+                why = (await self.process.stderr.read()).decode(errors="replace").strip()
+                raise RemoteFailure.of(self.transport, f"no answer: {why[-500:]}")
             return answer.decode(errors="replace").rstrip("\n")
 
 
@@ -146,8 +129,10 @@ class Transport(NodeFiles):
                 process.stdout.read(), read_lines(process.stderr, on_stderr)
             )
             await process.wait_closed()
-            status, output = exit_of(process), _after_mark(stdout)
-            if output is None:
+            status = exit_of(process)
+            # Before the mark is what the login shell wrote.
+            _, mark, output = stdout.partition(f"\n{MARK}\n".encode())
+            if not mark:
                 raise self.not_run(argv[0], status, stdout + stderr)
             return Completed(status, output, stderr)
 
@@ -306,8 +291,3 @@ class _FollowChannel:
         """End the process; requests that wait for an answer fail, and the next starts another."""
         if self._process is not None:
             self._process.close()
-
-
-def _after_mark(output: bytes) -> bytes | None:
-    _, mark, after = output.partition(f"\n{MARK}\n".encode())
-    return after if mark else None

@@ -4,7 +4,7 @@
     DIR/code/                        what is shipped to nodes, by the plan's digest
     DIR/jobs/<case_id>/job.json      as it would cross SSH
 
-`benchmarks/nodeside/offline_case.py` measures there and adds results with their digests.
+`benchmarks/nodeside/offline.py` measures there and adds results with their digests.
 """
 
 import dataclasses

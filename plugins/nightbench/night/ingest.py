@@ -11,7 +11,7 @@ from nightbench.night.load_batch import build_load_batch
 from nightbench.spool import Document, RunSpool, Spool, utc_now
 from nightbench.spool.documents import DamagedDocument
 from nightbench.spool.plans import EXPORTED, mark_ended
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
 ABANDONED = timedelta(days=2)
@@ -36,14 +36,10 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> str:
     folder = spool.run(run_id)
     connect().close()
     batch = build_load_batch(folder)
-    connection = connect()
-    try:
-        runs = Warehouse(connection).runs
-        changed = runs.load(batch)
-        runs.refresh_statistics()
-        record_run(connection, folder, batch.run.cluster)
-    finally:
-        connection.close()
+    with opened(connect) as warehouse:
+        changed = warehouse.runs.load(batch)
+        warehouse.runs.refresh_statistics()
+        record_run(warehouse, folder, batch.run.cluster)
     sentence = _sentence(batch, changed)
     folder.save_loaded({"at": utc_now(), "sentence": sentence})
     return sentence
@@ -137,7 +133,6 @@ def _is_abandoned(run: RunSpool, document: Document, now: datetime) -> bool:
 
 
 def _last_progress(run: RunSpool) -> datetime | None:
-    """Return when the progress of a case was last written."""
     found = [
         _moment(progress["at"])
         for case_id in run.case_ids()

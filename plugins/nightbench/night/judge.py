@@ -28,7 +28,7 @@ from nightbench.detection.drift import Drift
 from nightbench.detection.factors import SharedChange
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
-from nightbench.night.detector_grade import DetectorGrades, grade_detector
+from nightbench.night.detector_grade import grade_detector
 from nightbench.night.reference_verdicts import paired_cases
 from nightbench.night.shared_verdicts import (
     CHANGES,
@@ -46,7 +46,7 @@ from nightbench.night.training_verdicts import (
 )
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 
 
@@ -59,8 +59,8 @@ class JudgeResult:
     resolved: tuple[str, ...] = ()
     """case_ids whose alerts ended."""
     deliveries: tuple[Delivery, ...] = ()
-    graded: DetectorGrades | None = None
-    """Grades of the detector; None for a run that is not nightly."""
+    graded: str | None = None
+    """Grades of the detector in one line; None if the run is not nightly, or none was due."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +92,7 @@ def judge_run(
         UserError: the run was never loaded, or no channel took the message.
     """
     plan = read_plan(spool.run(run_id))
-    connection = connect()
-    try:
-        warehouse = Warehouse(connection)
+    with opened(connect) as warehouse:
         judged = judge_and_store(warehouse, plan)
         verdicts = tuple(judged.verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
@@ -143,20 +141,18 @@ def judge_run(
         )
         changes.to_grow += (each for each in shared.adopted if each not in changes.to_grow)
         joined = _end_joined(warehouse, live, shared, run_id)
-        opened, resolved = _store(warehouse, changes, run_id)
+        new, resolved = _store(warehouse, changes, run_id)
         resolved += joined
-        opened = (*opened, *follow_training(warehouse, plan, current, judged.trainings))
+        new = (*new, *follow_training(warehouse, plan, current, judged.trainings))
         _store_shared_changes(warehouse, plan.run, judged.changes, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms:
-            confirm_suspects(connection, plan)
+            confirm_suspects(warehouse, plan)
         notifier = Notifier.of(resolve, base_url)
         deliveries = notify(warehouse, plan, notifier)
-    finally:
-        connection.close()
     # On a connection of its own, so that the lock of the alerts is free meanwhile.
     graded = grade_detector(connect, plan)
-    return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
+    return JudgeResult(verdicts, new, tuple(resolved), deliveries, graded)
 
 
 def _end_joined(
@@ -196,7 +192,6 @@ def _store(
 def _store_shared_changes(
     warehouse: Warehouse, run: Run, shared_changes: Sequence[SharedChange], shared: SharedAlerts
 ) -> None:
-    """Store what the series of a night share, with the alert of each that has one."""
     alert_ids = {
         row["case_id"]: row["alert_id"]
         for row in warehouse.alerts.read("continuing_alerts", cluster=run.cluster)

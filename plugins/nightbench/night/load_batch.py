@@ -173,7 +173,6 @@ def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
 
 
 def _elapsed_s(records: tuple[RepeatRecord, ...], outcome: CaseOutcome) -> float | None:
-    """Return the seconds from the first launch to the end of a case; None if unknown."""
     starts = [record.started_at for record in records if record.started_at is not None]
     if not starts or not outcome.ended_at:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from nightbench.alerts import Delivery, Message, Picture, outbox
+from nightbench.alerts import Message, Picture, outbox
 from nightbench.alerts.outbox import Item, Outbox, Router
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
@@ -39,6 +39,8 @@ LOOK_BACK = timedelta(days=7)
 
 CASES_NAMED = 20
 """Cases without a result that a message lists; the rest is counted."""
+
+OTHER_AT_WORK = "another check is running"
 
 UNFINISHED = (NightState.WAITING, NightState.MISSING)
 
@@ -70,28 +72,6 @@ class CheckedNight:
         return Router(promise.owner, promise.channels or (), promise.routes).of(row)
 
 
-@dataclass(frozen=True)
-class DeadlineCheck:
-    """Result of a check of all expected nights."""
-
-    suites: int
-    missing: tuple[CheckedNight, ...] = ()
-    """All nights that are missing now, notified or not."""
-    deliveries: tuple[Delivery, ...] = ()
-    refusals: tuple[str, ...] = ()
-    """Messages that no channel accepted; the next check sends them."""
-    other_at_work: bool = False
-
-    def sentence(self) -> str:
-        """Return the result as one line."""
-        if self.other_at_work:
-            return "another check is running"
-        names = ", ".join(
-            f"{k.promise.suite} of {clock(k.night.scheduled_at)}" for k in self.missing
-        )
-        return f"{self.suites} suites with a schedule; missing: {names or 'nothing'}"
-
-
 def check_deadlines(
     promises: Sequence[ScheduledSuite],
     spool: Spool,
@@ -100,15 +80,19 @@ def check_deadlines(
     *,
     resolve: Callable[[str], str] | None = None,
     base_url: str | None = None,
-) -> DeadlineCheck:
+) -> str:
     """Check every expected night of all suites with a schedule; store and notify of what is new.
+
+    Returns:
+        All nights that are missing now, notified or not, in one line.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
+        UserError: no channel accepted a message; the next check sends the message again.
     """
     with opened(connect) as warehouse:
         if not warehouse.nights.lock():
-            return DeadlineCheck(len(promises), other_at_work=True)
+            return OTHER_AT_WORK
         kept: list[CheckedNight] = []
         latest: dict[str, dict[str, CheckedNight]] = defaultdict(dict)
         for each in promises:
@@ -126,9 +110,21 @@ def check_deadlines(
         ]
         sent = Outbox(warehouse.messages, resolve)
         _MissingNightNotifier(warehouse.nights, sent, now, base_url).send_all(kept, silent)
-        missing = tuple(one for one in kept if one.found.state is NightState.MISSING)
+        missing = [
+            f"{one.promise.suite} of {clock(one.night.scheduled_at)}"
+            for one in kept
+            if one.found.state is NightState.MISSING
+        ]
         warehouse.nights.store_check(len(promises), len(missing), now)
-    return DeadlineCheck(len(promises), missing, tuple(sent.deliveries), tuple(sent.refusals))
+    for delivery in sent.deliveries:
+        if not delivery.sent:
+            log.warning("%s accepted no message: %s", delivery.channel, delivery.error)
+    if sent.refusals:
+        raise UserError(
+            f"No channel accepted {'. Nor '.join(sent.refusals)}. The missing nights are "
+            "stored; the next check sends the message again."
+        )
+    return f"{len(promises)} suites with a schedule; missing: {', '.join(missing) or 'nothing'}"
 
 
 def _whole(
@@ -258,8 +254,6 @@ def _is_silent(latest: Iterable[CheckedNight], repository: NightRepository, clus
 
 @dataclass
 class _MissingNightNotifier:
-    """Sends messages about missing nights, and about late results."""
-
     repository: NightRepository
     outbox: Outbox
     now: datetime
@@ -348,19 +342,3 @@ def _title(batch: Sequence[CheckedNight]) -> str:
             f"{where}: {len(one.found.without)} cases without a result by {clock(one.night.due_at)}"
         )
     return f"{where}: not finished by {clock(one.night.due_at)}"
-
-
-# --- what callers require ------------------------------------------------------------------
-
-
-def require_delivered(checked: DeadlineCheck) -> None:
-    """Raise if no channel accepted a message.
-
-    Raises:
-        UserError: with the channels' reasons.
-    """
-    if checked.refusals:
-        raise UserError(
-            f"No channel accepted {'. Nor '.join(checked.refusals)}. The missing nights are "
-            "stored; the next check sends the message again."
-        )

@@ -137,7 +137,6 @@ def _readme(
 
 
 def _environment(job: JobSpec, code: Mapping[str, bytes]) -> list[str]:
-    """Commands that make the environment of a job's build."""
     build, lock = job.build, _lock(job)
     if build.source != "index":
         digest = f", digest {build.digest}" if build.digest else ""
@@ -169,13 +168,8 @@ def _python(job: JobSpec, code: Mapping[str, bytes]) -> str:
 
 def _command(measurement: Row, job: JobSpec | None) -> str:
     build = job.build if job is not None else Build(str(measurement["framework"]))
-    state = {
-        "line": build.line,
-        "source": build.source,
-        "location": build.location,
-        "build_version": build.version,
-        "framework_version": measurement["framework_version"],
-    }
+    version = measurement["framework_version"]
+    state = vars(build) | {"build_version": build.version, "framework_version": version}
     return command_of(measurement["suite"], measurement["case_id"], None, state)
 
 

@@ -31,7 +31,6 @@ from nightbench.detection.robust import Z_90
 from nightbench.detection.series import series_of
 from nightbench.detection.training import PROVED_NIGHTS, Range, TrainingTraits
 from nightbench.warehouse import Warehouse
-from nightbench.warehouse.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +203,8 @@ def suspected_regression(
         if not same:
             return None
         good_run_id = same[0]["run_id"]
-        trained = TrainedBefore(tuple(row["losses"] for row in same), traits_of(case))
+        traits = traits_of(case, plan.protocol)
+        trained = TrainedBefore(tuple(row["losses"] for row in same), traits)
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
     sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
@@ -248,27 +248,26 @@ def confirmation_of(suspect: SuspectedRegression, plan: RunPlan, by: str) -> Exp
     )
 
 
-def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
+def confirm_suspects(warehouse: Warehouse, plan: RunPlan) -> None:
     """Request confirmations; errors are logged, and the night's message does not wait then.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
     try:
-        request_confirmations(connection, plan)
+        request_confirmations(warehouse, plan)
     except WarehouseUnavailable:
         raise
     except Exception:  # An unexpected file of another night must not stop an alert.
         log.exception("some suspects of run %s will not be measured again", plan.run.run_id)
 
 
-def request_confirmations(connection: Connection, plan: RunPlan) -> None:
+def request_confirmations(warehouse: Warehouse, plan: RunPlan) -> None:
     """Request that a night's suspected regressions are measured again, within its budget.
 
     Those with the largest expected gain for each second come first. Those that do not fit are
     stored as skipped, with the reason. A second call for the same night adds nothing.
     """
-    warehouse = Warehouse(connection)
     repository = warehouse.experiments
     run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
     if budget_s <= 0:

@@ -45,7 +45,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
             past[case_id].append(night)
             if not night.is_changed:
                 speeds_before[case_id].append(speed)
-    traits = {case_id: traits_of(case) for case_id, case in cases.items()}
+    traits = {case_id: traits_of(case, plan.protocol) for case_id, case in cases.items()}
     found = {
         case_id: judge_training(night, past[case_id], traits[case_id])
         for case_id, night in tonight.items()
@@ -57,10 +57,10 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         if night.batch_size is None  # each line finds its own
     )
     for case_id, verdict in between_lines.items():
-        before = found.get(case_id)
-        if before is not None and before.kind is not TrainingKind.NOT_COMPARABLE:
-            # What the nights say decides; what other lines say is added.
-            verdict = replace(before, sentence=f"{before.sentence} {verdict.sentence}")
+        own = found.get(case_id)
+        # What the nights say decides; what other lines say is added.
+        if own and own.kind is not TrainingKind.NOT_COMPARABLE:
+            verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
         found[case_id] = verdict
     return {
         case_id: replace(verdict, speed=speeds[case_id] / median(speeds_before[case_id]) - 1)

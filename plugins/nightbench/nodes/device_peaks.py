@@ -35,15 +35,10 @@ def device_of(fingerprints: Iterable[Mapping[str, Any]], kind: str) -> str | Non
     return (models.pop() or None) if len(models) == 1 else None
 
 
-def peak_of(device: str | None, precision: str, cluster: Cluster) -> float | None:
-    """Return the dense peak of one device in FLOP/s; None if it is unknown."""
-    if precision in cluster.peak_flops:
-        return cluster.peak_flops[precision]
-    return known_peak_of(device, precision)
-
-
-def known_peak_of(device: str | None, precision: str) -> float | None:
-    """Return what the table says of one device, FLOP/s; None if it says nothing."""
+def peak_of(device: str | None, precision: str, stated: Mapping[str, float]) -> float | None:
+    """Return the dense peak of one device in FLOP/s, as stated or by the table; None if unknown."""
+    if precision in stated:
+        return stated[precision]
     for row in known_devices() if device else ():
         if fnmatchcase(device or "", row["device"]):
             return float(row[precision]) * TERA if row.get(precision) else None
@@ -61,7 +56,7 @@ def with_model_flops(
     if throughput is None:
         return measurement
     device = device_of(fingerprints, cluster.device_kind)
-    peak = peak_of(device, case.precision, cluster)
+    peak = peak_of(device, case.precision, cluster.peak_flops)
     flops = None if planned.flops_per_unit is None else throughput * planned.flops_per_unit
     peak_flops = None if peak is None else peak * case.trainers
     absent = None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
-from typing import Any
+
+from airflow.sdk.configuration import conf
 
 from nightbench.config import find_clusters, load_cluster, locations
 from nightbench.config.control_plane import ControlPlane, control_plane, log_of
@@ -28,6 +29,8 @@ from nightbench.orchestration.connections import (
     connect,
     get_connection,
 )
+from nightbench.spool import open_spool
+from nightbench.warehouse import MoveRefused, Triage, migrate, opened
 
 CLOCKS_S = 60.0
 """By how much clocks may differ: leases of a shared spool are read by them."""
@@ -46,13 +49,11 @@ class Examined:
 
 def findings() -> Iterator[Examined]:
     """Examine the Airflow whose configuration this process has, one thing after another."""
-    from airflow.sdk.configuration import conf
-
     yield _versions()
     yield _provider()
     yield _plugin()
-    yield _executor(conf)
-    yield _links(conf)
+    yield _executor()
+    yield _links()
     yield from _processes(address())
     yield from _connections()
     yield _warehouse()
@@ -69,8 +70,6 @@ def address() -> str:
 
     Without `[api] base_url`, which is unset by default, it is the port of this machine.
     """
-    from airflow.sdk.configuration import conf
-
     named = str(conf.get("api", "base_url", fallback="")).rstrip("/")
     return named or f"http://localhost:{conf.get('api', 'port', fallback='8080')}"
 
@@ -108,7 +107,7 @@ def _plugin() -> Examined:
     return Examined("pages", "missing", f"the plugin is loaded {found} times", advice)
 
 
-def _executor(conf: Any) -> Examined:
+def _executor() -> Examined:
     name = str(conf.get("core", "executor"))
     root = str(locations.spool_root())
     if name.rpartition(".")[2] == "LocalExecutor" or "://" in root:
@@ -120,7 +119,7 @@ def _executor(conf: Any) -> Examined:
     return Examined("executor", "note", name, advice)
 
 
-def _links(conf: Any) -> Examined:
+def _links() -> Examined:
     if named := str(conf.get("api", "base_url", fallback="")):
         return Examined("links", "ok", named)
     advice = (
@@ -174,8 +173,6 @@ def _conn_type(conn_id: str, named: str) -> str:
 
 
 def _warehouse() -> Examined:
-    from nightbench.warehouse import migrate
-
     def ask() -> str:
         with closing(connect()) as connection, connection.cursor() as cursor:
             if not migrate.is_current(connection):
@@ -194,24 +191,18 @@ def _warehouse() -> Examined:
 
 
 def _load() -> str:
-    from nightbench.warehouse import opened
-
     with opened(partial(connect, WAREHOUSE)) as warehouse:
         warehouse.runs.rehearse()
     return "a load can begin; the test load was rolled back"
 
 
 def _read() -> str:
-    from nightbench.warehouse import opened
-
     with opened(partial(connect, WAREHOUSE_READER)) as warehouse:
         warehouse.alerts.find(limit=1)
     return "a mart can be read"
 
 
 def _triage() -> str:
-    from nightbench.warehouse import MoveRefused, Triage
-
     with closing(connect(WAREHOUSE_TRIAGE)) as connection:
         try:
             Triage(connection, "nightbench check").assign(0, "")
@@ -221,8 +212,6 @@ def _triage() -> str:
 
 
 def _spool() -> Examined:
-    from nightbench.spool import open_spool
-
     def touch() -> str:
         root = open_spool().root
         root.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from nightbench.config.suite_heads import suite_heads
 from nightbench.config.validate import checked
 from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model.experiments import NIGHT, ExperimentKind
+from nightbench.night.scheduled_suites import scheduled_suites
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
@@ -34,6 +35,7 @@ from nightbench.orchestration.dag_common import (
     our_dag,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
 
 if TYPE_CHECKING:
     from nightbench.core.model.experiments import Experiment
@@ -126,7 +128,6 @@ def measure(**context: Any) -> list[dict[str, Any]]:
 
 def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
     """Put the form's request into the queue and return its number; a retry gets the same number."""
-    from nightbench.spool import open_spool
     from nightbench.warehouse import MoveRefused
     from nightbench.warehouse.experiments import ExperimentDesk
 
@@ -160,8 +161,6 @@ def _measure_queue(
     dag_run_id: str, state_of: Callable[[str, str], str | None], *, last_try: bool
 ) -> list[dict[str, Any]]:
     from nightbench.experiments.experiment_queue import take
-    from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.spool import open_spool
 
     spool, ended, night = open_spool(), list[dict[str, Any]](), None
     put_back, dag_run_of = set[str](), partial(state_of, DAG_ID)
@@ -187,7 +186,6 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import EnvironmentUnavailable, NodeError
-    from nightbench.spool import open_spool
 
     name = experiment.name
     log.info("%s of %s: %s", name, experiment.requested_by, experiment.request)
@@ -236,7 +234,6 @@ def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""
     from nightbench.alerts.notify import Notifier, notify_run
     from nightbench.experiments.confirm import runs_to_notify
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         run_ids = runs_to_notify(connect)

@@ -28,15 +28,16 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentence, sentences
+from nightbench.night.planning import TooLateForNight, night_start, open_now, plan_run
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import is_last_try, user_errors_fail_task
+from nightbench.spool import CaseStore, RunSpool, open_spool
+from nightbench.spool.plans import PlannedJob, load_job, save_job
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from nightbench.gang import GangEvent
-    from nightbench.spool import CaseStore, RunSpool
-    from nightbench.spool.plans import PlannedJob
 
 RUN = "nightbench_run"
 """Key of the XCom that holds the run's id, also if the night had room for no case."""
@@ -63,7 +64,6 @@ class PlanOperator(BaseOperator):
             AirflowSkipException: a scheduled run comes too late for its night.
         """
         from nightbench.accept.states import accepting_catalog
-        from nightbench.night.planning import TooLateForNight, night_start
 
         with user_errors_fail_task(for_good=True):
             request = self._request(context)
@@ -102,8 +102,6 @@ class PlanOperator(BaseOperator):
 
     def _is_new(self, context: Context) -> bool:
         """Return whether this is a new run: a retry continues its run, a clear begins a new one."""
-        from nightbench.spool import open_spool
-
         dag_run = context["dag_run"]
         planned = open_spool().planned_by(dag_run.dag_id, dag_run.run_id)
         return planned is None or _was_cleared(planned, context["ti"].max_tries)
@@ -121,8 +119,6 @@ class PlanOperator(BaseOperator):
 
     def _plan(self, context: Context) -> list[dict[str, str]]:
         from nightbench.accept.states import accepting_catalog
-        from nightbench.night.planning import plan_run
-        from nightbench.spool import open_spool
 
         dag_run, spool = context["dag_run"], open_spool()
         named = dag_run.dag_id, dag_run.run_id
@@ -198,8 +194,6 @@ class GangOperator(BaseOperator):
             reason_of_defect,
             time_limit_s,
         )
-        from nightbench.spool import open_spool
-        from nightbench.spool.plans import load_job
 
         run = open_spool().run(self.nightbench_run)
         generation = self._generation(context, run)
@@ -284,7 +278,6 @@ class GangOperator(BaseOperator):
         from nightbench.gang import prepare
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.orchestration.ssh_targets import ssh_targets
-        from nightbench.spool import open_spool
 
         cluster = on_this_machine(planned.cluster)
         targets = ssh_targets(cluster)
@@ -342,9 +335,6 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     Raises:
         UserError: the cluster's hours do not hold now.
     """
-    from nightbench.night.planning import open_now
-    from nightbench.spool.plans import save_job
-
     span = open_now(planned.cluster, now)
     job = dataclasses.replace(planned.job, deadline=span.end if span else None)
     changed = dataclasses.replace(planned, job=job)

@@ -13,7 +13,7 @@ from nightbench.config import find_clusters, load_catalog, locations
 from nightbench.config.clusters import cluster_of
 from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
-from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.experiment_reader import read_experiment
 from nightbench.experiments.profiles import refuse_unprofiled, saved_profile
 from nightbench.experiments.requests import checked_compare
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
@@ -108,7 +108,7 @@ def build_app() -> FastAPI:
         open_triage,
         _access(),
         open_spool,
-        lambda name: ExperimentReader(open_spool()).get(name),
+        lambda name: read_experiment(open_spool(), name),
         open_acceptances,
         Comparing(checked, cluster_of, open_desk, profile_page_of, check_profile),
         base_url=conf.get("api", "base_url", fallback=""),

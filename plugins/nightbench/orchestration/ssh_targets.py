@@ -17,11 +17,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.sdk import BaseHook
 
 from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, KubernetesPolicy, Node
+from nightbench.gang import ApiAccess, PodTarget, SshTarget, Target
 from nightbench.orchestration.connections import (
     PlainConnection,
     get_connection,
@@ -30,16 +33,11 @@ from nightbench.orchestration.connections import (
     not_found,
 )
 
-if TYPE_CHECKING:
-    from nightbench.gang import PodTarget, SshTarget, Target
-
 SSH_PORT = 22
 CERTIFICATES = ("certificate_file", "certificate")
 """Keys of a Connection's extra with an OpenSSH user certificate: its path, or its text."""
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
-FORMER = "extra__kubernetes__"
-"""Prefix of the keys in Connections that older versions of the provider stored."""
 
 
 Known = Mapping[str, PlainConnection | UserError]
@@ -74,8 +72,6 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ta
     Raises:
         UserError: as `ssh_targets` does.
     """
-    from airflow.sdk import BaseHook
-
     cluster = await asyncio.to_thread(on_this_machine, cluster, project)
     named = _named_by(cluster)
     known: dict[str, PlainConnection | UserError] = {}
@@ -121,8 +117,6 @@ def _targets(cluster: Cluster, known: Known) -> dict[str, Target]:
     if cluster.kubernetes is not None:
         connection = _usable(known, cluster.kubernetes.conn_id)
         return {**_pod_targets(cluster, cluster.kubernetes, connection)}
-    from nightbench.gang import SshTarget
-
     found: dict[str, Target] = {}
     problems: list[UserError] = []
     for node in cluster.nodes:
@@ -161,8 +155,6 @@ class _Endpoint:
     own_user: str | None
 
     def target(self, connection: PlainConnection, jump: tuple[SshTarget, ...]) -> SshTarget:
-        from nightbench.gang import SshTarget
-
         extra = connection.extra
         if connection.conn_type and connection.conn_type.lower() not in ("ssh", "sftp"):
             raise UserError(
@@ -290,15 +282,14 @@ def _file(written: str, what: str) -> str:
 def _pod_targets(
     cluster: Cluster, policy: KubernetesPolicy, connection: PlainConnection
 ) -> dict[str, PodTarget]:
-    from nightbench.gang import ApiAccess, PodTarget
-
     conn_id = policy.conn_id
     if (connection.conn_type or "kubernetes").lower() != "kubernetes":
         raise UserError(
             f"connection {conn_id}: found type {connection.conn_type!r}; expected kubernetes, for "
             f"cluster {cluster.name}"
         )
-    extra = {key.removeprefix(FORMER): value for key, value in connection.extra.items() if value}
+    # Airflow's form stores empty fields, too.
+    extra = {key: value for key, value in connection.extra.items() if value}
     if is_on(extra.get("disable_verify_ssl")):
         raise UserError(
             f"connection {conn_id}: found disable_verify_ssl; expected the server's certificate "

@@ -39,6 +39,8 @@ from nightbench.orchestration.dag_common import (
     user_errors_fail_task,
 )
 from nightbench.orchestration.operators import PREPARE_TIMEOUT, RUN, GangOperator, PlanOperator
+from nightbench.spool import open_spool
+from nightbench.spool.plans import load_job, read_plan
 
 log = logging.getLogger(__name__)
 
@@ -207,14 +209,13 @@ def suite_dag(
     execution_timeout=timedelta(minutes=20),
     doc_md="Ends Nightbench's orphaned processes, checks nodes, leaves unhealthy nodes out.",
 )
-def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
+def preflight(planned: list[dict[str, str]] | None) -> str | None:
     """Examine the run's nodes and place its cases around unhealthy ones."""
     from nightbench.night.run_preflight import examine_run
     from nightbench.orchestration.ssh_targets import ssh_targets_async
-    from nightbench.spool import open_spool
 
     if not planned:
-        return {}
+        return None
     run = open_spool().run(planned[0]["nightbench_run"])
     if run.run() is None:
         raise AirflowFailException(
@@ -237,8 +238,6 @@ def reference(**context: Any) -> dict[str, int]:
     """Measure the planned cases with a reference build; skipped if there are none."""
     from nightbench.experiments.reference_measuring import measure_references
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.spool import open_spool
-    from nightbench.spool.plans import load_job, read_plan
 
     nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     plan = read_plan(open_spool().run(nightbench_run)) if nightbench_run else None
@@ -271,7 +270,6 @@ def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""
     from nightbench.night.ingest import close_ended, ingest_ended
     from nightbench.orchestration.metrics import count_loaded
-    from nightbench.spool import open_spool
 
     # Read here, not as an argument: if the plan was refused, a missing argument is an error,
     # and Airflow would retry the task for half an hour.

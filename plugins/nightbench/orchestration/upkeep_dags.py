@@ -20,6 +20,7 @@ from nightbench.config.locations import find_clusters
 from nightbench.core.atomic_files import remove_older
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
+from nightbench.night.scheduled_suites import scheduled_suites
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
@@ -30,6 +31,7 @@ from nightbench.orchestration.dag_common import (
     our_dag,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
 
 DAY_S = 86400.0
 
@@ -43,9 +45,9 @@ deadline: `night.deadline` of the suite [default: one hour after the end of the 
 ends when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights`
 lists all nights.
 
-Once a day at 12:30 UTC, and when it is triggered, the DAG also loads runs that wait in the spool,
-removes what is older than the days of its form, ends orphaned processes of Nightbench on the nodes,
-and sends alert messages that could not be sent before.
+Once a day at 12:30 UTC, and when it is triggered, the DAG also loads runs that wait in the spool.
+It then removes data that are older than the days of its form, ends orphaned processes of Nightbench
+on the nodes, and sends unsent alert messages.
 """
 
 log = logging.getLogger(__name__)
@@ -108,20 +110,17 @@ def is_daily_work_due(**context: Any) -> bool:
     """Whether this run is the first since 12:30 UTC, or one that a person triggered."""
     run = context["dag_run"]
     previous = context["ti"].get_previous_dagrun() if run.run_type == "scheduled" else None
-    return previous is None or is_first_since_daily(run.run_after, previous.run_after)
-
-
-def is_first_since_daily(at: datetime, previous: datetime) -> bool:
-    """Whether the time of the daily work is between two runs."""
-    daily = datetime.combine(at.astimezone(UTC), DAILY_AT)
-    return previous < (daily if daily <= at else daily - timedelta(days=1))
+    if previous is None:
+        return True
+    daily = datetime.combine(run.run_after.astimezone(UTC), DAILY_AT)
+    last = daily if daily <= run.run_after else daily - timedelta(days=1)
+    return bool(previous.run_after < last)
 
 
 @task(outlets=[MEDIANS], retries=2)
 def load_waiting(**context: Any) -> list[str]:
     """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
     from nightbench.night.ingest import close_ended, ingest_ended
-    from nightbench.spool import open_spool
 
     spool = open_spool()
     close_ended(spool, dag_run_state(context), datetime.now(UTC))
@@ -137,7 +136,6 @@ def load_waiting(**context: Any) -> list[str]:
 def send_unsent_messages() -> int:
     """Send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         deliveries, problems = notify.notify_leftovers(
@@ -153,7 +151,6 @@ def send_unsent_messages() -> int:
 def expire_files(**context: Any) -> dict[str, int]:
     """Remove loaded runs, staged wheels and task logs that are older than their time."""
     from nightbench.night.staged_wheels import UNUSED, remove_unused_wheels
-    from nightbench.spool import open_spool
 
     spool = open_spool()
     removed = spool.expire(context["params"]["spool_days"])
@@ -223,8 +220,6 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""
     from nightbench.night import missing_nights
-    from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         found = []
@@ -242,10 +237,8 @@ def check_deadlines(**context: Any) -> str:
             resolve=channel_url,
             base_url=base_url(),
         )
-        log_refused(checked.deliveries)
-        missing_nights.require_delivered(checked)
-    log.info("%s", checked.sentence())
-    return checked.sentence()
+    log.info("%s", checked)
+    return checked
 
 
 def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:

@@ -251,10 +251,6 @@ class Spool:
         """The spool of a run; nothing is created."""
         return RunSpool(self.root / "runs" / component(run_id, "run"))
 
-    def case(self, run_id: str, case_id: str, generation: int = 0) -> CaseStore:
-        """The store of one generation of a case of a run."""
-        return self.run(run_id).case(case_id, generation)
-
     def planned_by(self, dag_id: str, dag_run_id: str) -> Document | None:
         """The run that a DAG run planned: `run_id`, `started_at`, `max_tries` of the task."""
         return read_json(self._dag_run(dag_id, dag_run_id))

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from numpy.random import RandomState
 
-from nightbench.config import load_catalog
 from nightbench.config.locations import dags_folder
 from nightbench.core.model import Strategy
 from nightbench.core.package_files import package_folder
@@ -27,6 +26,7 @@ from nightbench.testkit.cells import FirstStep, TrainedCell
 from nightbench.testkit.gangs import (
     BENCHMARKS,
     build_environment,
+    catalog,
     job_of,
     launch,
     load_module,
@@ -49,7 +49,7 @@ __all__ = [
     "test_weights_have_the_count_that_every_scale_states",
 ]
 
-CATALOG = load_catalog()
+CATALOG = catalog()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,6 +1,7 @@
 """Gangs of real framework lines without SSH, launched as the agent launches them."""
 
 import atexit
+import functools
 import importlib.util
 import json
 import os
@@ -19,10 +20,11 @@ from typing import Any
 import pytest
 
 from nightbench.checks import CheckContext, check_repeats
+from nightbench.config import load_catalog
 from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.core.code_digest import shipped_files
-from nightbench.core.model import Case, Process, Protocol, ReferenceLosses
-from nightbench.core.model_flops import step_flops
+from nightbench.core.model import Case, Process, Protocol
+from nightbench.core.model_flops import step_flops_per_unit
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.local.home import find_home, venv_bin
 
@@ -42,6 +44,7 @@ def _shipped_tree() -> Path:
 
 BENCHMARKS = _shipped_tree()
 LIMIT_S = 300.0
+catalog = functools.cache(load_catalog)
 
 
 def build_environment(root: Path, line: str, variant: str | None = None) -> str:
@@ -250,18 +253,12 @@ def refused(job: Any, ranks: list[dict[str, Any]]) -> dict[str, str]:
         entry = {key: process[key] for key in ("name", "role", "rank", "measured")}
         entry["summary"] = next(measured) if process["measured"] else None
         results[process["node"]]["processes"].append(entry)
-    spec = json.loads((BENCHMARKS / "workloads" / case.workload / "spec.json").read_text())
-    cost, params = spec.get("cost", {}), job["workload"]["params"]
-    stated = ReferenceLosses(**spec["losses"]) if "losses" in spec else None
+    workload, params = catalog().workloads[case.workload], job["workload"]["params"]
     context = CheckContext(
         case=case,
-        losses=stated and stated.of(case),
+        losses=workload.losses and workload.losses.of(case),
         has_dropout=bool(params.get("dropout")),
-        step_flops_per_unit=step_flops(
-            cost.get("forward", {}),
-            cost.get("computed", {}),
-            {"parameters": spec.get("parameters"), **params},
-        ),
+        step_flops_per_unit=step_flops_per_unit(workload, params),
         protocol=Protocol(**job["protocol"], repeats=1),
         processes=processes,
         unit="units",

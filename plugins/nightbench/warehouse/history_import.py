@@ -116,7 +116,6 @@ class _Median(FileRow, extra="forbid"):
 
 
 def _axis(kind: Any) -> Any:
-    """Return the type of an axis in a file."""
     kinds = get_args(kind) or (kind,)
     return Name if str in kinds else NotNegative if float in kinds else Whole
 

@@ -4,44 +4,13 @@ from datetime import datetime
 
 from nightbench.web.api_model import ApiModel, Page
 from nightbench.web.experiment_models import BisectSearch
-from nightbench.web.ui_models import AlertHead, DriftingSeries, NoisySeries, SeriesAlert
-
-
-class AlertRow(AlertHead, SeriesAlert):
-    """An alert."""
-
-    last_run_id: str | None
-    last_good_run_id: str | None
-    resolved_run_id: str | None
-    notified_at: datetime | None
-    cause_sentence: str | None
-    group_key: str | None
-    """Key that is equal for alerts of one cause; empty or null if no other alert has this cause."""
-    confirmation_sentence: str | None
-    confirmation_ratio: float | None
-    confirmation_low: float | None
-    confirmation_high: float | None
-    confirmation_rounds: int | None
+from nightbench.web.ui_models import AlertGroupRow, AlertRow, DriftingSeries, NoisySeries
 
 
 class AlertList(Page):
     """A page of alerts, newest first."""
 
     alerts: list[AlertRow]
-
-
-class AlertGroupRow(ApiModel):
-    """Alerts that hang together; most stand alone."""
-
-    head: AlertRow
-    """The worst alert of the group."""
-    alerts: int
-    states: dict[str, int]
-    """Number of alerts of the group in each state."""
-    medians: list[float]
-    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
-    bisect: BisectSearch | None
-    """The newest bisect of any alert in the group."""
 
 
 class AlertGroups(Page):

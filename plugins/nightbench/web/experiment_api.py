@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -29,7 +30,6 @@ from nightbench.web.experiment_models import (
     ClusterBudget,
     ExperimentDetail,
     ExperimentItem,
-    MeasuredByPerson,
     SearchedVersion,
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
@@ -144,16 +144,14 @@ class ExperimentApi:
             except UserError as error:
                 log.warning("%s", error)
                 continue
-            people = sorted(
-                ((s, who) for (of, who), s in spent.items() if of == name), reverse=True
-            )
+            people = {who: s for (of, who), s in spent.items() if of == name}
             items.append(
                 ClusterBudget(
                     cluster=name,
-                    spent_s=sum(seconds for seconds, _ in people),
+                    spent_s=sum(people.values()),
                     day_s=policy.day_s,
                     person_s=policy.person_s,
-                    people=[MeasuredByPerson(person=who, spent_s=s) for s, who in people],
+                    people=dict(sorted(people.items(), key=itemgetter(1), reverse=True)),
                 )
             )
         return Items(items=items)

@@ -83,13 +83,6 @@ class ComparisonEstimate(ApiModel):
     waits_for: str
 
 
-class MeasuredByPerson(ApiModel):
-    """Measuring time of one person's experiments in the last 24 hours."""
-
-    person: str
-    spent_s: float
-
-
 class ClusterBudget(ApiModel):
     """Measuring time of experiments on a cluster in the last 24 hours, and its limits."""
 
@@ -97,8 +90,8 @@ class ClusterBudget(ApiModel):
     spent_s: float
     day_s: float
     person_s: float
-    people: list[MeasuredByPerson]
-    """Users with their measuring time, the largest first."""
+    people: dict[str, float]
+    """User -> measuring time, the largest first."""
 
 
 # --- one experiment -----------------------------------------------------------------------

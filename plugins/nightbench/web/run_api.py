@@ -1,7 +1,7 @@
 """The read-only JSON API of the pages: runs, and each of their cases with all that explains it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import HTTPException, Query, Request
@@ -139,10 +139,10 @@ class CaseApi:
                 good=good,
                 changes=differences(good, this) if good and this else (),
                 changes_sentence=_why_unknown(good, this),
-                fingerprints=[
-                    {"node": node, "fields": flat(document)}
+                fingerprints={
+                    node: flat(document)
                     for node, document in sorted(((this and this["nodes"]) or {}).items())
-                ],
+                },
                 commands=_commands(run, case_id, good, this),
                 may_trigger=request.state.nightbench_user.may_change,
             )
@@ -212,12 +212,12 @@ def _why_unknown(good: Row | None, this: Row | None) -> str | None:
     return None
 
 
-def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> list[Row]:
+def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> dict[str, str]:
     """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
     beside = again.startswith("nightbench compare ")
-    lines: Mapping[str, str] = {
+    return {
         "Compare the last good build with this one" if beside else "Measure the case again": again,
         "Export the case to measure it elsewhere": shlex.join(
             ["nightbench", "export", f"{case_id}.tar.gz", "--run", run_id, "--case", case_id]
@@ -226,4 +226,3 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
             ["nightbench", "logs", "--run", run_id, "--case", case_id]
         ),
     }
-    return [{"purpose": purpose, "command": line} for purpose, line in lines.items()]

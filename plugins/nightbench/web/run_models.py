@@ -109,20 +109,6 @@ class GoodRun(ApiModel):
     framework_version: str | None
 
 
-class NodeFingerprint(ApiModel):
-    """Hardware and software of a node as found when the case was measured."""
-
-    node: str
-    fields: dict[str, str]
-
-
-class CommandLine(ApiModel):
-    """A command, ready to be copied."""
-
-    purpose: str
-    command: str
-
-
 class CaseDetail(ApiModel):
     """One case of a run."""
 
@@ -141,8 +127,10 @@ class CaseDetail(ApiModel):
     """Changes since the last good run."""
     changes_sentence: str | None
     """Why changes are unknown or incomplete; null if they are complete."""
-    fingerprints: list[NodeFingerprint]
-    commands: list[CommandLine]
+    fingerprints: dict[str, dict[str, str]]
+    """Node -> its hardware and software as found when the case was measured."""
+    commands: dict[str, str]
+    """Purpose -> command."""
     may_trigger: bool
     """Whether the user may request to measure the case again."""
 

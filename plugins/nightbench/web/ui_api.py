@@ -10,18 +10,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import HTTPException, Query, Request, Response
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
+from nightbench.web.alert_api import group_rows
 from nightbench.web.api_model import ApiModel, Items
 from nightbench.web.ui_models import (
     AxisValue,
     LossCurve,
     Morning,
-    MorningAlert,
     SeriesHistory,
     SeriesLosses,
     SeriesPage,
@@ -47,7 +47,11 @@ def _not_a_number(text: str) -> str:
     return text
 
 
-Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_not_a_number),
+    AfterValidator(lambda at: at if at.tzinfo else at.replace(tzinfo=UTC)),
+]
 
 
 class UiApi:
@@ -64,22 +68,15 @@ class UiApi:
             marks = repository.read("page_alert_marks", states=LIVE, cluster=None, framework=None)
             new, older = _new_first(marks, since, now)
             shown = [*new, *older][:ALERTS]
-            heads = repository.alerts([group[0]["alert_id"] for group in shown])
             runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
             for row in repository.read("ui_verdict_counts", run_ids=run_ids):
                 counts[row["run_id"]][row["verdict"]] = row["cases"]
-            medians = repository.sparklines(
-                (row["case_id"], row["cluster"]) for row in heads.values()
-            )
             return Morning.of(
                 at=now,
                 since=since,
-                alerts=[
-                    _morning_alert(group, heads[group[0]["alert_id"]], group in new, medians)
-                    for group in shown
-                ],
+                alerts=group_rows(repository, shown),
                 new_alerts=len(new),
                 older_alerts=len(older),
                 suites=[
@@ -157,9 +154,7 @@ class UiApi:
         """One series with its history; a bound without a zone is UTC."""
         series = {"case_id": case_id, "cluster": cluster}
         with self._repository() as repository:
-            points = repository.read(
-                "ui_series_points", **series, since=_utc(since), until=_utc(until)
-            )
+            points = repository.read("ui_series_points", **series, since=since, until=until)
             if not points and since is None and until is None:
                 raise HTTPException(404, f"There is no series {case_id[:200]} on {cluster[:80]}.")
             if format == "csv":
@@ -231,17 +226,6 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _utc(moment: datetime | None) -> datetime | None:
-    if moment is None:
-        return None
-    try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError:
-        raise HTTPException(
-            422, f'found "{moment}", expected a time between the years 1 and 9999'
-        ) from None
-
-
 def _new_first(
     rows: Sequence[Row], since: datetime, now: datetime
 ) -> tuple[list[list[Row]], list[list[Row]]]:
@@ -254,17 +238,6 @@ def _new_first(
     groups = sorted(worst_first(rows), key=is_quiet)
     new = [group for group in groups if any(row["opened_at"] >= since for row in group)]
     return new, [group for group in groups if group not in new]
-
-
-def _morning_alert(
-    group: Sequence[Row], head: Row, is_new: bool, medians: Mapping[tuple[str, str], list[float]]
-) -> MorningAlert:
-    return MorningAlert.of(
-        head,
-        is_new=is_new,
-        alerts_of_cause=len(group),
-        medians=medians.get((head["case_id"], head["cluster"]), []),
-    )
 
 
 def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[list[str]]:

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from nightbench.web.api_model import ApiModel, Figures, Page, Word, or_else
+from nightbench.web.experiment_models import BisectSearch
 
 
 class Utilisation(ApiModel):
@@ -71,10 +72,15 @@ class CaseMedian(Utilisation, JudgedChange):
 # --- the morning --------------------------------------------------------------------------
 
 
-class AlertCore(LevelChange):
-    """Fields of an alert that every answer has."""
+class AlertRow(LevelChange):
+    """An alert."""
 
     alert_id: int
+    case_id: str
+    cluster: str
+    workload: str | None
+    framework: str | None
+    unit: str | None
     verdict: str
     state: str
     owner: str | None
@@ -84,38 +90,47 @@ class AlertCore(LevelChange):
     since: datetime | None
     """The first night at the new level."""
     opened_at: datetime
+    opened_run_id: str
+    first_bad_run_id: str | None
+    last_run_id: str | None
+    last_good_run_id: str | None
+    resolved_run_id: str | None
+    closed_at: datetime | None
+    dismissed_as: str | None
+    notified_at: datetime | None
+    snoozed_until: datetime | None
     cause: str | None
     cause_suspect: str | None
-
-
-class AlertHead(AlertCore):
-    """An alert with its series."""
-
-    case_id: str
-    cluster: str
-    workload: str | None
-    framework: str | None
-    unit: str | None
-    snoozed_until: datetime | None
+    cause_sentence: str | None
+    group_key: str | None
+    """Key that is equal for alerts of one cause; empty or null if no other alert has this cause."""
     value: float | None
     """Value of the metric, in its unit; `baseline` is the value that it is compared with."""
     baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
+    confirmation_sentence: str | None
+    confirmation_ratio: float | None
+    confirmation_low: float | None
+    confirmation_high: float | None
+    confirmation_rounds: int | None
     severity: str
     """high, medium or low."""
     severity_because: str
 
 
-class MorningAlert(AlertHead):
-    """An alert that still needs a user; the worst one, if several have one cause."""
+class AlertGroupRow(ApiModel):
+    """Alerts that hang together; most stand alone."""
 
-    is_new: bool
-    """True if the alert opened after the time in the request."""
-    alerts_of_cause: int
-    """Number of alerts of this cause that are not closed, including this alert."""
+    head: AlertRow
+    """The worst alert of the group."""
+    alerts: int
+    states: dict[str, int]
+    """Number of alerts of the group in each state."""
     medians: list[float]
-    """Newest throughputs of the series, oldest first, in units of work per second."""
+    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
+    bisect: BisectSearch | None
+    """The newest bisect of any alert in the group."""
 
 
 class RunHead(ApiModel):
@@ -197,12 +212,12 @@ class Morning(ApiModel):
 
     at: datetime
     since: datetime
-    alerts: list[MorningAlert]
-    """New alerts first, each part ordered from the worst; 100 at most."""
+    alerts: list[AlertGroupRow]
+    """The new groups first, each part ordered from the worst; 100 at most."""
     new_alerts: int
-    """Number of new alerts; alerts of one cause are counted once."""
+    """Number of groups with an alert that opened after `since`."""
     older_alerts: int
-    """Number of other alerts that are not closed, counted likewise."""
+    """Number of other groups with alerts that are not closed."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
     left_out: list[LeftOutCase]
@@ -281,15 +296,6 @@ class SeriesPoint(Utilisation, JudgedChange):
     """Baseline of the throughput; null if another metric was judged."""
 
 
-class SeriesAlert(AlertCore):
-    """An alert that the series has or had."""
-
-    dismissed_as: str | None
-    opened_run_id: str
-    first_bad_run_id: str | None
-    closed_at: datetime | None
-
-
 class PublishedFigure(ApiModel):
     """A published benchmark value for the same cell as the series, measured on other hardware."""
 
@@ -355,7 +361,7 @@ class SeriesHistory(ApiModel):
     unit: str | None
     points: list[SeriesPoint]
     """Oldest first."""
-    alerts: list[SeriesAlert]
+    alerts: list[AlertRow]
     published: list[PublishedFigure]
     noisy: NoisySeries | None
     drifting: DriftingSeries | None

@@ -3,7 +3,7 @@
 import channels_last
 import paddle
 from apis.paddle import torch_names
-from apis.paddle.loss_layer import Loss
+from apis.paddle.trainer import Loss
 
 
 def build(given):

@@ -74,8 +74,10 @@ def test_gloo_by_the_sockets_of_the_process():
         with socket.create_server((host, 0)) as server:
             port = server.getsockname()[1]
             with socket.create_connection((host, port)) as client, server.accept()[0]:
-                assert traffic.of_gloo() == "gloo/socket/lo"
-                assert traffic.of_gloo(port) == "gloo/socket", "the rendezvous does not count"
+                assert traffic.of_sockets("gloo") == "gloo/socket/lo"
+                assert traffic.of_sockets("gloo", port) == "gloo/socket", (
+                    "the rendezvous does not count"
+                )
                 assert client
 
 
@@ -86,7 +88,7 @@ def test_gloo_over_ipv6():
     except OSError:
         pytest.skip("needs IPv6")
     with server, socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0]:
-        assert traffic.of_gloo() == "gloo/socket/lo"
+        assert traffic.of_sockets("gloo") == "gloo/socket/lo"
         assert client
 
 
@@ -98,7 +100,7 @@ def test_the_interface_that_is_really_used_is_told():
         "server = socket.create_server(('10.77.1.1', 0))\n"
         "client = socket.create_connection(server.getsockname(), source_address=('10.77.1.1', 0))\n"
         "peer = server.accept()[0]\n"
-        "print(traffic.of_gloo())\n"
+        "print(traffic.of_sockets('gloo'))\n"
     )
     setup = (
         "ip link set lo up; ip link add dat0 type veth peer name dat1; "

@@ -69,7 +69,7 @@ def lose_after_first(bench, pods, name="n2"):
     """Start; a pod is lost as soon as the first repeat has ended."""
 
     def on_event(event):
-        if event.kind == "repeat" and event.message == "ok" and event.repeat == 1:
+        if event.kind == "repeat" and event.message == "ok" and bench.store.repeats() == [1]:
             pods.lose(name)
 
     return bench.start(on_event=on_event, **pods.options)

@@ -328,23 +328,6 @@ def test_read_only_job_directory(tiny_disk):
     assert "environments.job_root" in answer["hint"]
 
 
-def test_clock_answers_every_line():
-    words = [PYTHON, str(AGENT), "clock"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clock:
-        assert clock.stdin is not None
-        assert clock.stdout is not None
-        seen = []
-        for _ in range(3):
-            clock.stdin.write("\n")
-            clock.stdin.flush()
-            before = time.monotonic()
-            seen.append(json.loads(clock.stdout.readline())["monotonic_s"])
-            assert abs(seen[-1] - before) < 5, "the machine's own monotonic clock"
-        clock.stdin.close()
-    assert seen == sorted(seen)
-    assert clock.returncode == 0
-
-
 def test_clean(drive, tmp_path):
     node = drive(one_node())
     wait_until(lambda: node.agent().get("state") == "idle")

@@ -244,30 +244,32 @@ def test_a_lock_that_is_missing_makes_the_line_unavailable(site):
     assert "requirements-cpu.lock is not there" in answer["unavailable"]
 
 
-def test_shims_that_do_not_answer_are_passed_over(tmp_path):
+def test_shims_that_do_not_answer_are_passed_over(tmp_path, monkeypatch):
     shim = tmp_path / "shims" / f"python{SERIES}"
     shim.parent.mkdir()
     shim.write_text("#!/bin/sh\necho 'the version is not selected' >&2\nexit 127\n")
     shim.chmod(0o755)
-    env = {"PATH": f"{shim.parent}:/usr/bin:/bin"}
-    found = interpreters.find(SERIES, env=env)
+    monkeypatch.setenv("PATH", f"{shim.parent}:/usr/bin:/bin")
+    found = interpreters.find(SERIES)
     assert found is not None
     assert found != str(shim)
     liar = tmp_path / "liar" / "python3.98"
     liar.parent.mkdir()
     liar.symlink_to(sys.executable)
-    assert interpreters.find("3.98", env={"PATH": str(liar.parent)}) is None
+    monkeypatch.setenv("PATH", str(liar.parent))
+    assert interpreters.find("3.98") is None
 
 
-def test_interpreters_that_uv_downloaded_for_another_machine(tmp_path):
+def test_interpreters_that_uv_downloaded_for_another_machine(tmp_path, monkeypatch):
     """Nodes of two CPU architectures may share the root: the one that runs here is found."""
+    monkeypatch.setenv("PATH", "/nowhere")
     for machine, runs in (("aarch64", False), ("x86_64", True)):
         name = f"cpython-3.98.1-linux-{machine}-gnu"
         python = tmp_path / "tools" / "python" / name / "bin" / "python3.98"
         python.parent.mkdir(parents=True)
         python.write_text(f"#!/bin/sh\necho 3.98; echo {python}\n" if runs else "\x7fELF\0")
         python.chmod(0o755)
-        found = interpreters.find("3.98", root=str(tmp_path), env={"PATH": "/nowhere"})
+        found = interpreters.find("3.98", root=str(tmp_path))
         assert found == (str(python) if runs else None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.unit.web.rows import Rows, alert, client, row
+from tests.unit.web.rows import Row, Rows, alert, client, row
 from tools.api_types import typescript
 
 from nightbench.core.model import Reason, ReasonCode
@@ -174,12 +174,12 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
         a: str
         b: float | None
 
-    rows = [{"a": "=1+1", "b": -1.5, "c": 1}, {"a": "@x", "b": None}]
+    rows: list[Row] = [{"a": "=1+1", "b": -1.5, "c": 1}, {"a": "@x", "b": None}]
     assert csv_response(rows, Line).body == b"a,b\n'=1+1,-1.5\n'@x,\n"
 
 
 def test_every_model_has_a_type() -> None:
     text = typescript()
     assert "  change: number | null;" in text
-    assert "export type MorningAlert = {" in text
-    assert "  alerts: Array<MorningAlert>;" in text
+    assert "export type AlertGroupRow = {" in text
+    assert "  alerts: Array<AlertGroupRow>;" in text

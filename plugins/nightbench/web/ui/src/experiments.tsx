@@ -218,6 +218,7 @@ const endedColumns = (onDone: () => void): Column<ExperimentItem>[] => [
 // --- budgets ----------------------------------------------------------------------------------
 
 function Budget({ of }: { of: ClusterBudget }) {
+  const people = Object.entries(of.people);
   return (
     <Box as="li" listStyleType="none" minW="14em" flex="1 1 16em" maxW="26em">
       <Text fontWeight="semibold">{of.cluster}</Text>
@@ -225,7 +226,7 @@ function Budget({ of }: { of: ClusterBudget }) {
         {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} remain for all users together
       </Text>
       <Bar share={of.spent_s / of.day_s} ink={of.spent_s < of.day_s ? "blue.solid" : "orange.solid"} />
-      {of.people.map(({ person, spent_s }) => (
+      {people.map(([person, spent_s]) => (
         <Box key={person}>
           <Text fontSize="sm">
             <bdi>{person}</bdi>: {lasts(Math.max(0, of.person_s - spent_s))} of {lasts(of.person_s)} left
@@ -233,7 +234,7 @@ function Budget({ of }: { of: ClusterBudget }) {
           <Bar share={spent_s / of.person_s} ink={spent_s < of.person_s ? "blue.solid" : "orange.solid"} />
         </Box>
       ))}
-      {!of.people.length && (
+      {!people.length && (
         <Text color="fg.muted" fontSize="sm">
           {lasts(of.person_s)} for each person; no person has measured yet.
         </Text>
