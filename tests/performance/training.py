@@ -270,11 +270,14 @@ class Table:
     def print(self) -> None:
         """Print all rows that were asked for."""
         given, precision = self.given, self.precision
-        plain = self.plain(Change(precision=precision))[0]
-        traits = self.traits(plain, precision)
+        nights = self.plain(Change(precision=precision))
+        plain, traits = nights[0], self.traits(nights[0], precision)
         values = [f"{plain.losses[f]:.9g}" if f in plain.losses else "-" for f in FIGURES]
         values.append(f"{plain.seconds:.3f} s after the window")
         print(f"| {self.workload} | {precision} plain | {' | '.join(values)} |", flush=True)
+        if traits.is_asynchronous:
+            ranges = [_range([night.losses for night in nights], f) for f in FIGURES]
+            print(f"| {self.workload} | range of plain nights | {' | '.join(ranges)} |", flush=True)
         if "conditions" in given.rows:
             seen = [("1", plain.losses)]
             for name, change in CONDITIONS.items():
@@ -297,6 +300,11 @@ class Table:
     def _print_alerts(self, seen: Sequence[Night], traits: TrainingTraits) -> None:
         found = alerts(drawn(seen), traits)
         print(f"{self.workload}: {found} alerts in {NIGHTS} nights", flush=True)
+
+
+def _range(nights: Sequence[Losses], figure: str) -> str:
+    values = [night[figure] for night in nights if figure in night]
+    return f"{difference(max(values), min(values)):.1e}" if values else "-"
 
 
 def _factor(text: str) -> tuple[str, float]:
