@@ -7,7 +7,7 @@ where the run is planned: REST calls bypass the checks of the form.
 import dataclasses
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from nightbench.config.builds import parse_build, parse_untrusted_build
@@ -25,8 +25,8 @@ from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
-_RunKind = Annotated[
-    Literal["nightly", "on_demand", "confirm", "backfill", "drill"], AfterValidator(RunKind)
+_RunKind = Literal[
+    RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.CONFIRM, RunKind.BACKFILL, RunKind.DRILL
 ]
 """An acceptance has no suite."""
 

@@ -241,10 +241,7 @@ def _interpreters(given: _CheckInput) -> Iterator[Finding]:
 
 def _machine(given: _CheckInput) -> Iterator[Finding]:
     """A CPU architecture that is not the stated one, or that lines have no wheels for."""
-    # Preflights of 0.1 do not have it.
-    machine = given.document["cpu"].get("machine")
-    if machine is None:
-        return
+    machine = given.document["cpu"]["machine"]
     if given.node.machine not in (None, machine):
         yield warn(
             "machine",
