@@ -45,7 +45,7 @@ def doctor(
         typer.Option(
             "--controls",
             help="Also measure matrix product, memory copy and all-reduce between nodes, and "
-            "compare each with the median of its history.",
+            "compare each measurement with the median of its history.",
         ),
     ] = False,
     json: common.JsonOption = False,

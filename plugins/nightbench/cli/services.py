@@ -174,8 +174,7 @@ def show_rank_log(
 ) -> None:
     """Print the log of one process, or list all logs if no case is given.
 
-    Raises: UserError: there is no such run, case, repeat or process; the message lists the existing
-    ones.
+    Raises: UserError: there is no such run, case, repeat or process; the message lists what exists.
     """
     run = _logged_run(spool, run_id)
     if case_id is None:

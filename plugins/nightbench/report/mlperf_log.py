@@ -1,6 +1,6 @@
 """The repeats of a measurement as lines of MLPerf Training's log.
 
-Keys are those of mlperf_logging.mllog.constants. Each repeat that counts is a block with one
+The keys are from mlperf_logging.mllog.constants. Each repeat that counts is a block with one
 `tracked_stats`, whose throughput is the repeat's: the median over these lines is the measurement.
 Nothing is evaluated, so that no such log is a submission.
 """

@@ -115,7 +115,7 @@ def printed_figures(rows: Sequence[Row]) -> list[str]:
 
 
 def hardware_rows(report: RunReport) -> list[tuple[str, str]]:
-    """Return nodes and what they are, equal ones in one row."""
+    """Return nodes and what they are; equal nodes share a row."""
     equal: dict[str, list[str]] = defaultdict(list)
     for node, document in sorted(report.hardware.items()):
         equal[hardware_text(flat(document))].append(node)
@@ -228,7 +228,7 @@ def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
 
 
 MOST_FIGURES = 120
-"""Largest number of plotted histories; with more cases, the best ones are left out."""
+"""Largest number of plotted histories; with more cases, the best cases are left out."""
 
 _AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
 

@@ -35,7 +35,7 @@ def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
 
 
 def heading(table: SuiteTable, cells: Sequence[Cell]) -> str:
-    """Return the title of a table; sizes that it names are not those of a smoke run."""
+    """Return the title of a table; the sizes in the title are not the sizes of a smoke run."""
     is_smoke = any((cell.case_id or "").endswith("-smoke") for cell in cells)
     return f"{table.title} (measured at smoke scale)" if is_smoke else table.title
 
@@ -124,7 +124,7 @@ _TEXT, _LINE = 12, 18
 
 
 def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list[Path]:
-    """Draw the measured values of a table, and the published ones paler.
+    """Draw the measured values of a table, and the published values paler.
 
     Returns:
         The files `<table>.svg` and `<table>.png`; none if the table has no value.

@@ -102,7 +102,7 @@ _MOST_NAMED = 10
 
 
 class ResultsTable:
-    """The medians for a terminal: a table, or two lines for each case on narrow ones."""
+    """The medians for a terminal: a table, or two lines for each case on narrow terminals."""
 
     def __init__(self, rows: Sequence[Row], title: str = "") -> None:
         absent = [row for row in rows if row["status"] in _WITHOUT_RESULT]
@@ -184,7 +184,7 @@ def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def errors_once(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Return the end of each failed case's traceback, equal ones once, with their cases."""
+    """Return the end of each failed case's traceback; cases with equal tracebacks share it."""
     return _cases_by_text((row, row["error"]) for row in rows if row["error"])
 
 

@@ -45,7 +45,7 @@ _KEYS: Mapping[Together, Callable[[Row], object]] = {
 }
 
 Asked = Literal["", "live", "all", "open", "acknowledged", "resolved", "dismissed"]
-"""Filter of a request: a state, the live ones, or all."""
+"""Filter of a request: a state, live alerts, or all alerts."""
 
 MOST = 1000
 
@@ -91,7 +91,7 @@ class AlertApi:
         page: Annotated[int, Query(ge=1, le=100_000)] = 1,
         size: Annotated[int, Query(ge=1, le=MOST)] = 200,
     ) -> AlertList:
-        """Alerts, newest first; the live ones unless states are named."""
+        """Alerts, newest first; only live alerts if no state is named."""
         chosen = _chosen(state, cluster, framework)
         with self.repository() as repository:
             rows = repository.find_alerts(**chosen, max_rows=size, skipped=(page - 1) * size)

@@ -32,7 +32,7 @@ class _Slot(Generic[T]):
 
 
 class AnswerCache(Generic[T]):
-    """Keeps answers by question; those who ask at the same time wait for one answer.
+    """Keeps answers by question; equal questions at the same time wait for one answer.
 
     An answer is for all requests with the same stamp, and for requests from before it was
     begun: it is equal to an answer of their own.

@@ -51,7 +51,7 @@ class HealthApi:
             )
 
     def activity(self) -> Items[NodeActivity]:
-        """Return the jobs that use nodes now, and those that wait for them."""
+        """Return the jobs that use nodes now, and the jobs that wait for nodes."""
         with self.repository() as repository:
             unloaded = repository.read("ui_unloaded_runs", since=datetime.now(UTC) - UNDER_WAY)
         return Items(items=list(node_activity(self.spool(), unloaded)))

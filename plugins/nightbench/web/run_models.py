@@ -161,7 +161,7 @@ class RepeatSteps(ApiModel):
     """Step times of a repeat."""
 
     items: list[RankSteps]
-    """Processes, the one with the longest window first, because it decides the throughput."""
+    """Processes, the longest window first, because it determines the throughput."""
     sentence: str | None
     """Why step times are missing or incomplete; null if they are complete."""
 

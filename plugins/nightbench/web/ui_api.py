@@ -33,7 +33,7 @@ from nightbench.web.ui_models import (
 ALERTS = 100
 """Groups of alerts on the page Morning."""
 STEPS_SHOWN = 500
-"""Losses of a run that one answer has; the first ones."""
+"""Number of losses of a run that one answer has: the first losses."""
 STATE_CHANGES = 4
 """Fields of a node's state that are named if they change."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}

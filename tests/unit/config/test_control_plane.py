@@ -39,7 +39,7 @@ def started(place: Path) -> None:
 
 def test_nothing_is_configured() -> None:
     assert control_plane() is ControlPlane.NONE
-    assert "`nightbench up` makes it" in str(missing("nightbench_warehouse"))
+    assert "`nightbench up` makes it" in str(missing("nightbench_warehouse", ""))
 
 
 def test_what_up_has_started_is_local_also_in_its_own_processes(
@@ -72,7 +72,7 @@ def test_a_terminal_of_a_team_is_told_by_its_variables(
     monkeypatch.setenv(name, "something")
     assert control_plane() is ControlPlane.TEAM
     assert airflow_command() == "airflow"
-    said = str(missing("nightbench_warehouse"))
+    said = str(missing("nightbench_warehouse", ""))
     assert "`airflow connections add nightbench_warehouse …`" in said
     assert "nightbench up" not in said
 

@@ -35,7 +35,7 @@ export function RunsPage() {
   return <Runs />;
 }
 
-/** All runs, or those of a suite. */
+/** All runs, or the runs of a suite. */
 export function Runs({ suite }: { suite?: string }) {
   const [query, choose] = useChoices();
   const answer = useApi<RunPage>("runs", { ...Object.fromEntries(query), ...(suite && { suite }) });
