@@ -37,7 +37,7 @@ class Base:
         context: see `rank.Context`.
         network: the model file as a module, `model(params)` and `loss(model, batch)`.
         data: `data.py` of the workload as a module, `batch(params, batch_size, random)`,
-            `weights(params, random)` and, where the workload reads real data,
+            `weights(params, random)` and, if the workload reads real data,
             `read(params, batch_size, part, random)`.
     """
 

@@ -152,7 +152,7 @@ def main():
         "--data", default="synthetic", choices=["synthetic", "sample"], help="value of the axis"
     )
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch [default: 1]")
-    parser.add_argument("--steps", type=int, default=0, help="steps of the workload's optimiser")
+    parser.add_argument("--steps", type=int, default=0, help="steps of the workload's optimizer")
     parser.add_argument("--gradients", help="file for the gradients (.npz)")
     parser.add_argument("--along", help="move the initial weights along this file's gradients")
     parser.add_argument("--only", nargs="*", metavar="NAME", help="change only these weights")

@@ -13,16 +13,12 @@ from threading import Lock, Thread
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from airflow import __version__ as airflow_version
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 log = logging.getLogger(__name__)
 
 PREFIX = "/nightbench"
-
-OLDEST = (3, 2)
-"""Airflow's UI offers `globalThis.ChakraUI`, which the pages are made of, from 3.2 on."""
 
 
 def bundle_url(site: str) -> str:
@@ -32,11 +28,6 @@ def bundle_url(site: str) -> str:
     it begins at the root of the host, with the path that a proxy gives the UI.
     """
     return f"{urlsplit(site).path.rstrip('/')}{PREFIX}/static/nightbench.js"
-
-
-def is_too_old(version: str) -> bool:
-    """Return whether the UI of this Airflow cannot show the pages."""
-    return tuple(int(part) for part in version.split(".")[:2]) < OLDEST
 
 
 BUNDLE = bundle_url(str(conf.get("api", "base_url", fallback="") or ""))
@@ -122,11 +113,11 @@ REACT_APPS: list[dict[str, Any]] = [
 
 
 class NightbenchPlugin(AirflowPlugin):
-    """Pages in Airflow's UI; an Airflow that cannot show them has none in its menus."""
+    """Pages in Airflow's UI."""
 
     name = "nightbench"
     fastapi_apps: ClassVar[list[Any]] = [{"app": pages, "url_prefix": PREFIX, "name": "Nightbench"}]
     fastapi_root_middlewares: ClassVar[list[Any]] = [
         {"middleware": pages.build_soon, "name": "Nightbench"}
     ]
-    react_apps: ClassVar[list[Any]] = [] if is_too_old(airflow_version) else REACT_APPS
+    react_apps: ClassVar[list[Any]] = REACT_APPS

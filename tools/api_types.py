@@ -14,7 +14,7 @@ from nightbench.web import (
     run_models,
     ui_models,
 )
-from nightbench.web.api_model import ApiModel
+from nightbench.web.api_model import ApiModel, Items
 
 MODELS = (ui_models, alert_models, compare_api, experiment_models, run_models)
 
@@ -28,11 +28,17 @@ def typescript() -> str:
         for module in MODELS
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, ApiModel)
-    } - {ApiModel}
+    } - {ApiModel, Items}
     ordered = sorted(models, key=lambda model: model.__name__)
     _, document = models_json_schema([(model, "serialization") for model in ordered])
-    parts = ["// Made from plugins/nightbench/web/ui_models.py by `make ui`.\n"]
+    parts = [
+        "// Made from plugins/nightbench/web/ui_models.py by `make ui`.\n",
+        "export type Items<T> = {\n  items: Array<T>;\n};\n",
+    ]
     for name, schema in sorted(document["$defs"].items()):
+        if "enum" in schema:
+            parts.append(f"export type {name} = {_type(schema)};\n")
+            continue
         fields = "".join(f"  {key}: {_type(of)};\n" for key, of in schema["properties"].items())
         parts.append(f"export type {name} = {{\n{fields}}};\n")
     return "\n".join(parts)

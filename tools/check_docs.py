@@ -2,7 +2,8 @@
 
 In backticks and code blocks a `nightbench` command and its options must be those of the program.
 
-The picture in docs/architecture.md has to show the layers of import-linter's contract.
+The picture in docs/architecture.md has to show the layers of import-linter's contract. The comment
+of each file in sql/queries/analysts has to begin with the paragraph of docs/questions*.md about it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ MAKE = re.compile(r"(?:^|`)\s*make ([a-z-]+)\b", re.MULTILINE)
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 PATH = re.compile(r"`((?:benchmarks|dags|docker|plugins|sql|tests)/[^`\s]*)`")
 COMMAND = re.compile(r"(?:^ *|`)(nightbench (?:[^`#\n\\]|\\\n)*)", re.MULTILINE)
+QUESTION = re.compile(r"^#{2,3} (\w+)\n\n([^#].+?)\n\n", re.MULTILINE | re.DOTALL)
 LAYERS = re.compile(r"^```text layers\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -102,6 +104,20 @@ def layer_faults(page: Path) -> list[str]:
     return [f"{page}: layers: found {shown}; expected those of pyproject.toml, {expected}"]
 
 
+def question_faults(folder: Path) -> list[str]:
+    """Return the questions in SQL whose comment does not begin as the documentation of the file."""
+    found = []
+    pages = [page.read_text(encoding="utf-8") for page in (REPO / "docs").glob("questions*.md")]
+    described = {name: text for page in pages for name, text in QUESTION.findall(page)}
+    for path in sorted(folder.glob("*.sql")):
+        header = re.match(r"(?:-- .*\n)+", path.read_text(encoding="utf-8"))
+        said = " ".join(header[0].replace("-- ", "").split()) if header else ""
+        text = re.sub(r"\[([^\]]+)\]\([^)]+\)|\*(\w+)\*", r"\1\2", described.get(path.stem, ""))
+        if not text or not said.startswith(" ".join(text.split())):
+            found.append(f"{path}: found a comment other than the paragraph in docs/questions*.md")
+    return found
+
+
 def main() -> int:
     """Check every tracked page; return the exit status."""
     listing = subprocess.run(
@@ -112,6 +128,7 @@ def main() -> int:
     found = [fault for page in pages if page.exists() for fault in faults(page, targets)]
     found += [fault for page in pages if page.exists() for fault in command_faults(page)]
     found += layer_faults(REPO / "docs" / "architecture.md")
+    found += question_faults(REPO / "sql" / "queries" / "analysts")
     print("\n".join(found) or f"{len(pages)} pages, all links and paths lead somewhere")
     return 1 if found else 0
 

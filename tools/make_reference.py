@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import typing
@@ -24,7 +25,7 @@ from nightbench.config.schema import RepeatsFile, SuiteFile
 from nightbench.config.validate import fields_of
 from nightbench.core.model import FrameworkInfo, WorkloadInfo
 from nightbench.core.model.values import Words
-from nightbench.report.rows import FIELDS
+from nightbench.report.rows import COLUMNS, OWN
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -161,7 +162,14 @@ def results_page() -> str:
         "| field | meaning |",
         "|---|---|",
     ]
-    lines += [f"| `{name}` | {meaning} |" for name, meaning in FIELDS.items()]
+    warehouse = (FOLDER / "warehouse.md").read_text(encoding="utf-8")
+    meanings = {}
+    for view, names in COLUMNS.items():
+        _, _, after = warehouse.partition(f"### `{view}`")
+        rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (.*) \|$", after.split("\n### ")[0], re.M)
+        meanings |= {name: dict(rows)[name] for name in names}
+    meanings |= OWN
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in meanings.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,7 @@
 """The verb `commit`: builds the wheel of a commit by its repository's recipe, under the locks.
 
 <root>/commits/<repository>/mirror.git      its branches and what was asked for; kept
-<root>/commits/<repository>/<build>/        build.log, and wheel/ where one was made; the
+<root>/commits/<repository>/<build>/        build.log, and wheel/ if one was made; the
                                             caller takes it and removes the folder
 """
 

@@ -106,7 +106,7 @@ def launch(
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != agent:
             os._exit(127)  # the agent died between fork and prctl
-        # A tool that the agent starts may look at the stack, also where Yama restricts ptrace.
+        # A tool that the agent starts may look at the stack, also if Yama restricts ptrace.
         _LIBC.prctl(_PR_SET_PTRACER, agent, 0, 0, 0)
         # Where the kernel refuses, session and mark must identify the process.
         write_kernel_file("/proc/self/oom_score_adj", _OOM_SCORE)

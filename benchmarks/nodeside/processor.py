@@ -114,7 +114,7 @@ def _topology(sysfs: str) -> tuple[int, int]:
     """Return the numbers of sockets and cores in sysfs; 0 if the kernel lists none."""
     sockets, cores = set(), set()
     for folder in glob.glob(os.path.join(glob.escape(sysfs), "cpu[0-9]*", "topology")):
-        # -1 where the firmware describes no sockets.
+        # -1 if the firmware describes no sockets.
         sockets.add(read_text(os.path.join(folder, "physical_package_id")))
         cores.add(read_text(os.path.join(folder, "thread_siblings_list")))
     return len(sockets - {None, "-1"}), len(cores - {None})

@@ -25,7 +25,7 @@ from used as u
 left join raw.cluster as c on u.cluster = c.cluster;
 
 comment on view marts.dim_cluster is
-'One row per cluster; the description is null where only imported results name it';
+'One row per cluster; the description is null if only imported results name it';
 comment on column marts.dim_cluster.cluster is 'Name of the cluster';
 comment on column marts.dim_cluster.nodes is 'Number of nodes of the cluster';
 comment on column marts.dim_cluster.runs is 'Number of runs that were planned on the cluster';

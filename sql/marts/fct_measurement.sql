@@ -82,6 +82,6 @@ comment on column marts.fct_measurement.batch_size_per_device is
 'Samples in a step of one trainer; if the case has max, the batch size that was found';
 comment on column marts.fct_measurement.global_batch_size is 'Samples in a step of all trainers';
 comment on column marts.fct_measurement.definition_digest is
-'Digest of workload and protocol; a change starts a new segment of the history; null where unknown';
+'Digest of workload and protocol; a change starts a new segment of the history; null if unknown';
 comment on column marts.fct_measurement.fingerprint_id is
-'Fingerprint of the node, or a digest of those of all nodes; null where unknown';
+'Fingerprint of the node, or a digest of the fingerprints of all nodes; null if unknown';

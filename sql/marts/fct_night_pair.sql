@@ -24,7 +24,8 @@ from raw.night_pair as p
 inner join raw.run as r on p.run_id = r.run_id;
 
 comment on view marts.fct_night_pair is
-'One row per run, case and reference build that it was compared with; no result of a night';
+'One row per run, case and reference build with which the case was compared; no row is a result of '
+'a night';
 comment on column marts.fct_night_pair.n is
 'Number of pairs of launches, one of the night''s build and one of the reference build; `why` '
 'explains 0';

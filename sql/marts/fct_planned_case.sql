@@ -45,9 +45,9 @@ comment on column marts.fct_planned_case.outcome is
 'had no room), missing (nothing came), not_loaded (nothing of its run is loaded)';
 comment on column marts.fct_planned_case.code is
 'First reason why there is no value; marts.fct_reason has all of them';
-comment on column marts.fct_planned_case.node is 'Node that the reason is about; null where none';
+comment on column marts.fct_planned_case.node is 'Node that the reason is about; null if none';
 comment on column marts.fct_planned_case.subject is
-'Process, check or device that the reason is about; null where none';
+'Process, check or device that the reason is about; null if none';
 comment on column marts.fct_planned_case.observed is 'Observed value';
 comment on column marts.fct_planned_case.expected is 'Expected value';
 comment on column marts.fct_planned_case.n is 'Number of good repeats; null without a result';

@@ -57,7 +57,7 @@ comment on view marts.fct_reason is
 comment on column marts.fct_reason.repeat is
 'Number of the repeat; null if the reason is about the whole case';
 comment on column marts.fct_reason.subject is
-'The process, check, device or address that it is about; null where it is about none';
+'The process, check, device or address that it is about; null if it is about none';
 comment on column marts.fct_reason.is_quarantine is
 'A check rejected the value; else the measurement itself reports why there is none';
 comment on column marts.fct_reason.generation is 'Generation of the result';

@@ -37,7 +37,7 @@ comment on column marts.series_state.alert_verdict is
 'Kind of the live alert: regressed, training_changed, failed, unavailable or missing';
 comment on column marts.series_state.drift is
 'Relative change of a series that drifts; no night of it is a regression';
-comment on column marts.series_state.noisy is 'Why it is noisy; null where it is not';
+comment on column marts.series_state.noisy is 'Why it is noisy; null if it is not';
 comment on column marts.series_state.case_id is
 'Case of the series; with cluster, the key of the series';
 comment on column marts.series_state.cluster is

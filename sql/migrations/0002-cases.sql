@@ -49,8 +49,8 @@ comment on column raw.run.started_at is
 'Start of the run; it never changes, because it selects the monthly partition of the facts';
 comment on column raw.run.requested_by is
 'User who requested the run; empty for scheduled and imported runs';
-comment on column raw.run.dag_id is 'Airflow''s DAG; null where it was no DAG run';
-comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null where it was none';
+comment on column raw.run.dag_id is 'Airflow''s DAG; null if it was no DAG run';
+comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null if it was none';
 comment on column raw.run.code_digest is 'Digest of the benchmark code that was shipped';
 comment on column raw.run.origin is 'nightbench, or import for imported older results';
 comment on column raw.run.loaded_at is 'When results were first loaded; null while only planned';

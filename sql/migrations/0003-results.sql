@@ -124,7 +124,7 @@ comment on column raw.measurement.elapsed_s is
 'Seconds that the case took from preparing to its last repeat';
 comment on column raw.measurement.peak_resident_bytes is 'Largest resident memory of any rank';
 comment on column raw.measurement.sent_bytes_per_step is
-'Bytes that a rank sends in a step, the largest rank''s; null where the line does not count them';
+'Bytes that a rank sends in a step, the largest rank''s; null if the line does not count them';
 comment on column raw.measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';
@@ -139,15 +139,15 @@ comment on column raw.measurement.framework_version is 'Version that the framewo
 comment on column raw.measurement.definition_digest is
 'Digest of workload and protocol, as in raw.planned_case';
 comment on column raw.measurement.fingerprint_id is
-'Fingerprint of the node, or a digest of those of all nodes; empty where unknown';
+'Fingerprint of the node, or a digest of the fingerprints of all nodes; empty if unknown';
 comment on column raw.measurement.baseline_case_id is
 'Case that is the baseline of speedup and efficiency';
-comment on column raw.measurement.node_names is 'Nodes that it ran on; null where unknown';
+comment on column raw.measurement.node_names is 'Nodes that it ran on; null if unknown';
 comment on column raw.measurement.reasons is
 'Reasons why the case was not measured, each {code, node, subject, observed, expected}; empty '
 'if it was measured';
 comment on column raw.measurement.quarantine_reasons is
-'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
+'The checks that refused it, each {code, node, subject, observed, expected}; null if none did';
 comment on column raw.measurement.untried is
 'Why the configuration was untried, as in raw.planned_case';
 comment on column raw.measurement.tokens_per_s is
@@ -156,12 +156,12 @@ comment on column raw.measurement.model_flops_per_s is
 'Model FLOP/s of all devices, forward and backward, without recomputation; null if the '
 'workload states no FLOPs';
 comment on column raw.measurement.device is
-'Model of the devices; null where unknown or where nodes differ';
+'Model of the devices; null if unknown or if nodes differ';
 comment on column raw.measurement.peak_flops is
-'Dense peak of all devices together at the precision of the case, FLOP/s; null where unknown';
+'Dense peak of all devices together at the precision of the case, FLOP/s; null if unknown';
 comment on column raw.measurement.mfu is
 'Model FLOPs utilisation: model_flops_per_s / peak_flops; null with its reason in mfu_absent';
-comment on column raw.measurement.mfu_absent is 'Why a median has no mfu; null where it has one';
+comment on column raw.measurement.mfu_absent is 'Why a median has no mfu; null if it has one';
 comment on column raw.measurement.power_w is
 'Mean power of all devices (GPUs, otherwise CPU packages) in the measurement windows, W; '
 'median of the repeats. Other parts of the nodes are not included';
@@ -169,12 +169,13 @@ comment on column raw.measurement.joules_per_unit is
 'Energy of the devices for a unit of work, J: power / throughput, median of the repeats; null with '
 'its reason in energy_absent';
 comment on column raw.measurement.energy_absent is
-'Why a median has no energy; null where it has one';
+'Why a median has no energy; null if it has one';
 comment on column raw.measurement.peak_allocator_bytes is
 'Largest device memory that the allocator of any rank had reserved, bytes; null if no allocator '
 'counts it';
 comment on column raw.measurement.losses is
-'Losses that show how it trained, each with the lowest and the highest of the good repeats. '
+'Losses that show how the case trained, each with its lowest and highest value of the good '
+'repeats. '
 'Names: first; opening (first step of the window); mean (of its first mean_of steps); long (of its '
 'first 100); again (the first batch, after the window of so many steps). The value conditions is a '
 'checksum of CPUs, threads and variables. The value skipped counts updates without a step after an '
@@ -259,7 +260,7 @@ comment on column raw.repeat.loss_first is 'Loss of the untrained weights';
 comment on column raw.repeat.loss_median is 'Median loss in the window';
 comment on column raw.repeat.peak_resident_bytes is 'Largest resident memory of any rank, bytes';
 comment on column raw.repeat.sent_bytes_per_step is
-'Bytes that a rank sends in a step, the largest rank''s; null where the line does not count them';
+'Bytes that a rank sends in a step, the largest rank''s; null if the line does not count them';
 comment on column raw.repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch; null for synthetic data';
 comment on column raw.repeat.steps is 'Steps of the slowest rank in the window';
@@ -269,12 +270,12 @@ comment on column raw.repeat.status is
 comment on column raw.repeat.slowest_rank is
 'Process with the longest window: its steps are in raw.repeat_rank while that is kept';
 comment on column raw.repeat.error is
-'End of the traceback of the process that failed, or of its output; null where none did';
+'End of the traceback of the process that failed, or of its output; null if none did';
 comment on column raw.repeat.reasons is
 'Reasons why the repeat does not count, each {code, node, subject, observed, expected}; empty '
 'if it counts';
 comment on column raw.repeat.quarantine_reasons is
-'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
+'The checks that refused it, each {code, node, subject, observed, expected}; null if none did';
 comment on column raw.repeat.power_w is
 'Mean power of all devices in the measurement windows, W; null if unknown';
 comment on column raw.repeat.peak_allocator_bytes is
@@ -383,7 +384,7 @@ comment on column raw.failed_check.run_at is 'Start of the run; the month is the
 comment on column raw.failed_check.run_key is 'The run';
 comment on column raw.failed_check.series_key is 'Series of the case on the run''s cluster';
 comment on column raw.failed_check.generation is 'Generation of the result';
-comment on column raw.failed_check.repeat is '0 where the subject is the measurement';
+comment on column raw.failed_check.repeat is '0 if the subject is the measurement';
 comment on column raw.failed_check.ordinal is 'Distinguishes results of one check on one subject';
 comment on column raw.failed_check.subject is 'repeat or measurement';
 comment on column raw.failed_check.check_name is 'The check';
@@ -448,7 +449,7 @@ comment on column raw.verdict.kind is 'The verdict';
 comment on column raw.verdict.sentence is 'The evidence';
 comment on column raw.verdict.first_bad_run_id is 'Run of the first night at the new level';
 comment on column raw.verdict.last_good_run_id is
-'Last run before the change; of a failed or missing case the last one with a value';
+'Last run before the change; of a failed or missing case the last run with a value';
 comment on column raw.verdict.level_change is
 'Estimate of the level''s relative change, between low and high';
 comment on column raw.verdict.training is

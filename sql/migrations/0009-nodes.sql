@@ -28,7 +28,7 @@ comment on column raw.node_preflight.level is
 comment on column raw.node_preflight.findings is
 'Findings, each with level, what, found, expected, advice and device';
 comment on column raw.node_preflight.document is
-'nightbench.preflight/1; null where the node could not be looked at';
+'nightbench.preflight/1; null if the node could not be looked at';
 comment on column raw.node_preflight.clock_offset_s is
 'The node''s monotonic clock minus the controller''s, seconds';
 comment on column raw.node_preflight.wall_error_s is

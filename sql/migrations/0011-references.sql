@@ -30,17 +30,17 @@ comment on column raw.reference_result.value is
 comment on column raw.reference_result.source is 'Document that the cell is in';
 comment on column raw.reference_result.figure is 'Table or diagram in the document';
 comment on column raw.reference_result.workload is 'Workload, as written in the document';
-comment on column raw.reference_result.dataset is 'Data set; empty where it is not stated';
+comment on column raw.reference_result.dataset is 'Data set; empty if it is not stated';
 comment on column raw.reference_result.framework is 'Framework, as written in the document';
-comment on column raw.reference_result.framework_version is 'Version; empty where it is not stated';
+comment on column raw.reference_result.framework_version is 'Version; empty if it is not stated';
 comment on column raw.reference_result.mode is 'single, collective or parameter_server';
-comment on column raw.reference_result.nodes is 'Nodes; empty where they are not stated';
+comment on column raw.reference_result.nodes is 'Nodes; empty if they are not stated';
 comment on column raw.reference_result.devices_per_node is
-'Devices of each node; empty where they are not stated';
-comment on column raw.reference_result.device is 'Device; empty where it is not stated';
-comment on column raw.reference_result.trainers is 'Trainers; empty where they are not stated';
+'Devices of each node; empty if they are not stated';
+comment on column raw.reference_result.device is 'Device; empty if it is not stated';
+comment on column raw.reference_result.trainers is 'Trainers; empty if they are not stated';
 comment on column raw.reference_result.pservers is
-'Parameter servers; empty where they are not stated';
+'Parameter servers; empty if they are not stated';
 comment on column raw.reference_result.batch_size_per_device is
 'Batch size, as written in the document';
 comment on column raw.reference_result.precision is 'Precision, as written in the document';

@@ -47,7 +47,7 @@ where r.run_id = :run_id and s.case_id = :case_id
 order by f.generation desc, f.repeat asc, f.severity asc, f.check_name asc, f.ordinal asc;
 
 -- name: case_ranks(run_id, case_id, generation, repeat)
--- The processes of a repeat with their steps, the longest window first; none where the month was
+-- The processes of a repeat with their steps, the longest window first; none if the month was
 -- emptied. Step times are seconds.
 select
     k.process,

@@ -11,7 +11,7 @@ where a.attrelid = :view::regclass and a.attnum > 0 and not a.attisdropped
 order by a.attnum;
 
 -- name: export_span(suite, cluster, run_id, since, until)
--- Start of the first and of the last run within the filters; null where there is none.
+-- Start of the first and of the last run within the filters; null if there is none.
 select
     min(started_at) as first_at,
     max(started_at) as last_at

@@ -7,5 +7,5 @@ on conflict (name) do update set name = excluded.name
 returning name;
 
 -- name: try_session_lock(lock_name)
--- Locks a name until the connection is closed; false where another one has it.
+-- Locks a name until the connection is closed; false if another one has it.
 select raw.try_session_lock(:lock_name) as is_locked;

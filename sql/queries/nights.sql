@@ -53,16 +53,14 @@ select
     missing
 from raw.deadline_check;
 
--- name: unfinished_nights(suite, cluster, since)
--- Nights that are not over.
+-- name: stored_nights(suite, cluster, since)
+-- Nights of a suite as they were stored.
 select *
 from raw.night
 where
     suite = :suite
     and cluster = :cluster
-    and scheduled_at >= :since
-    and state in ('waiting', 'missing')
-order by scheduled_at;
+    and scheduled_at >= :since;
 
 -- name: night_runs(suite, cluster, since)
 -- Scheduled runs of a suite, each with the planned cases that have no result.

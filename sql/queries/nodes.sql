@@ -49,7 +49,7 @@ where
 order by changed_at desc
 limit :max_rows;
 
--- name: control_baselines(cluster, before)
+-- name: control_baselines(cluster)
 -- The median of the newest control measurements of each series of a cluster.
 with newest as (
     select
@@ -66,7 +66,6 @@ with newest as (
                 and r.metric = m.metric
                 and r.device = m.device
                 and r.backend = m.backend
-                and (:before::timestamptz is null or r.at < :before)
             order by r.at desc
             limit 10
         ) as c
@@ -78,8 +77,7 @@ select
     metric,
     device,
     backend,
-    percentile_cont(0.5) within group (order by median) as median,
-    count(*) as n
+    percentile_cont(0.5) within group (order by median) as median
 from newest
 group by node, metric, device, backend
 order by node, metric, device, backend;

@@ -57,7 +57,7 @@ on conflict do nothing
 returning series_key;
 
 -- name: supersede_generations*!
--- Marks all generations of a run's cases but the last one. Writes only where something differs.
+-- Marks all generations of a run's cases but the last one. Writes only if something differs.
 update raw.measurement as m set is_superseded = m.generation < l.generation
 from (
     select

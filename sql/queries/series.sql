@@ -339,15 +339,12 @@ where
     and s.case_id = any(:case_ids)
 order by s.case_id;
 
--- name: noise_events(run_id, cluster, max_rows)
--- Series that became noisy or steady, newest first. A null parameter does not filter.
+-- name: noise_events(run_id)
+-- Series that became noisy or steady, newest first; of all nights if the parameter is null.
 select *
 from marts.fct_noise_event
-where
-    (:run_id::text is null or run_id = :run_id)
-    and (:cluster::text is null or cluster = :cluster)
-order by at desc, case_id asc
-limit :max_rows;
+where :run_id::text is null or run_id = :run_id
+order by at desc, case_id asc;
 
 -- name: noisy_before(cluster, run_id, at)
 -- Series of a cluster that were noisy when a night began; what the night itself says is left out.

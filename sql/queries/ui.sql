@@ -191,8 +191,6 @@ series as (
         l.is_synthetic,
         j.verdict,
         j.sentence as verdict_sentence,
-        j.run_id as judged_run_id,
-        j.started_at as judged_at,
         j.metric,
         j.change,
         j.level_change,
@@ -298,8 +296,7 @@ measured as (
         count(*) filter (where is_compared) as compared,
         count(*) filter (where is_untried) as untried,
         exp(avg(ln(share)) filter (where is_compared)) as share_of_best,
-        exp(avg(ln(moved))) - 1 as moved,
-        max(started_at) as newest_at
+        exp(avg(ln(moved))) - 1 as moved
     from latest
     group by workload, framework
 ),
@@ -322,7 +319,6 @@ select
     coalesce(m.untried, 0) as untried,
     m.share_of_best,
     m.moved,
-    m.newest_at,
     coalesce(p.published, 0) as published
 from measured as m
 full join published as p on m.workload = p.workload and m.framework = p.framework
@@ -676,7 +672,6 @@ select
     n.cluster,
     u.node,
     n.suite,
-    min(n.started_at) as first_at,
     count(*) as cases,
     sum(n.elapsed_s) as used_s,
     sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s,

@@ -116,7 +116,7 @@ comment on column staging.acceptance.variant is 'Variant of the line''s build: c
 comment on column staging.acceptance.case_id is 'Smoke case that tried it';
 comment on column staging.acceptance.trainers is 'Devices that trained';
 comment on column staging.acceptance.efficiency is
-'Speed-up over one device in the same acceptance, divided by the devices; null where it has none';
+'Speed-up over one device in the same acceptance, divided by the devices; null if it has none';
 comment on column staging.acceptance.driver is
 'Driver of the GPUs that the preflight of the run found; null without GPUs';
 comment on column staging.acceptance.untried is
@@ -126,9 +126,9 @@ comment on column staging.acceptance.outcome is
 'the configuration was in effect), skipped (a node cannot have the build), interrupted';
 comment on column staging.acceptance.code is
 'Why the configuration did not pass, as a code; null if it passed';
-comment on column staging.acceptance.node is 'Node that the reason is about; null where none';
+comment on column staging.acceptance.node is 'Node that the reason is about; null if none';
 comment on column staging.acceptance.subject is
-'Process, check or device that the reason is about; null where none';
+'Process, check or device that the reason is about; null if none';
 comment on column staging.acceptance.observed is
 'Observed value, such as the text of the exception';
 comment on column staging.acceptance.expected is 'Expected value';

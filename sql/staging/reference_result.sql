@@ -107,24 +107,24 @@ comment on column staging.reference_result.is_unit_doubtful is
 'The original''s axis label contradicts its magnitude: compare ratios only';
 comment on column staging.reference_result.source_document is 'Document that the cell is in';
 comment on column staging.reference_result.workload is 'Workload, by Nightbench''s name';
-comment on column staging.reference_result.dataset is 'Data set; null where it is not stated';
+comment on column staging.reference_result.dataset is 'Data set; null if it is not stated';
 comment on column staging.reference_result.framework is 'Framework line';
 comment on column staging.reference_result.framework_text is
 'Framework, as written in the document';
 comment on column staging.reference_result.framework_version is
-'Version; null where it is not stated';
+'Version; null if it is not stated';
 comment on column staging.reference_result.strategy is 'single, collective or parameter_server';
-comment on column staging.reference_result.nodes is 'Nodes; null where they are not stated';
+comment on column staging.reference_result.nodes is 'Nodes; null if they are not stated';
 comment on column staging.reference_result.devices_per_node is
-'Devices of each node; null where they are not stated';
-comment on column staging.reference_result.device is 'Device; null where it is not stated';
+'Devices of each node; null if they are not stated';
+comment on column staging.reference_result.device is 'Device; null if it is not stated';
 comment on column staging.reference_result.trainers is
 'Number of trainers; with parameter servers, the number of nodes if only nodes are stated; null '
 'if neither is stated';
 comment on column staging.reference_result.pservers is
-'Parameter servers; null where they are not stated';
+'Parameter servers; null if they are not stated';
 comment on column staging.reference_result.batch_size_per_device is
-'Batch size; null where it is no number';
+'Batch size; null if it is no number';
 comment on column staging.reference_result.batch_size_text is
 'Batch size, as written in the document';
 comment on column staging.reference_result.precision is
@@ -133,11 +133,11 @@ comment on column staging.reference_result.precision_text is
 'Precision, as written in the document';
 comment on column staging.reference_result.compiler is 'Compiler; `none` without a compiler';
 comment on column staging.reference_result.sync is
-'How parameter servers are updated; null where it is not stated';
+'How parameter servers are updated; null if it is not stated';
 comment on column staging.reference_result.compression is
-'Compression of gradients; null where it is not stated';
+'Compression of gradients; null if it is not stated';
 comment on column staging.reference_result.link_gbit_per_s is
-'Bandwidth of the links, Gbit/s; null where it is not stated';
+'Bandwidth of the links, Gbit/s; null if it is not stated';
 comment on column staging.reference_result.variant_text is
 'Further property of the cell, in the document''s words';
 comment on column staging.reference_result.implementation is

@@ -1,5 +1,5 @@
 -- Grain: one row per run and planned case, with what came of it: the last generation, quarantined
--- or not; `status` is null where nothing came.
+-- or not; `status` is null if nothing came.
 -- `axes of s` and `figures of m`: nightbench/warehouse/columns.py inserts these columns.
 create or replace view staging.result as
 select
@@ -87,6 +87,6 @@ comment on column staging.result.is_quarantined is 'Whether a check rejected the
 comment on column staging.result.tokens_per_s_per_device is 'tokens_per_s / trainers';
 comment on column staging.result.tflops_per_device is 'model_flops_per_s / trainers, in TFLOP/s';
 comment on column staging.result.definition_digest is
-'Digest of workload and protocol; null where unknown';
+'Digest of workload and protocol; null if unknown';
 comment on column staging.result.fingerprint_id is
-'Fingerprint of the node, or a digest of those of all nodes; null where unknown';
+'Fingerprint of the node, or a digest of the fingerprints of all nodes; null if unknown';

@@ -50,7 +50,7 @@ ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
 def chromium() -> str | None:
-    """The program; None where there is none."""
+    """The program; None if there is none."""
     return os.environ.get("NIGHTBENCH_CHROMIUM") or shutil.which("chromium")
 
 

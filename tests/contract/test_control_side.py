@@ -105,9 +105,9 @@ def test_everything_that_a_job_may_ask_for_is_in_the_schema() -> None:
 
 
 @pytest.mark.parametrize("suite", ["demo", "cpu", "fluid"])
-def test_every_job_of_our_suites_keeps_the_schema(suite: str, tmp_path: Path) -> None:
+def test_every_job_of_our_suites_keeps_the_schema(suite: str) -> None:
     catalog = load_catalog(ROOT / "benchmarks")
-    cluster = load_cluster(ROOT / "dags" / "clusters" / "local.yaml", home=tmp_path)
+    cluster = load_cluster(ROOT / "dags" / "clusters" / "local.yaml")
     read = load_suite(ROOT / "dags" / "suites" / f"{suite}.yaml", catalog, cluster=cluster)
     for case in read.cases:
         validate("job", resolve(case, read, cluster, catalog, "run-1").to_json())

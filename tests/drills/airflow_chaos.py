@@ -124,7 +124,7 @@ def finished(run: RunSpool) -> dict[str, bytes]:
 
 
 def accounting(live: Live, run: RunSpool) -> list[str]:
-    """What is wrong with the books of a run that has ended; nothing where all is right."""
+    """What is wrong with the books of a run that has ended; nothing if all is right."""
     wrong = [
         f"launched {count} times: {key}"
         for key, count in live.launches(run.run_id).items()

@@ -51,7 +51,7 @@ environments: {kind: venv, root: ~/.nightbench-node}
 
 
 def missing() -> str:
-    """What this machine lacks for a fleet, as a sentence; empty where it lacks nothing."""
+    """What this machine lacks for a fleet, as a sentence; empty if it lacks nothing."""
     if shutil.which("redis-server"):
         return ""
     return "no redis-server (Debian: apt-get install redis-server, its service is not needed)"

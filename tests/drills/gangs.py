@@ -78,7 +78,7 @@ def make_job(
 
 def make_store(folder: Path, name: str = "run") -> CaseStore:
     """A case's folder in a spool."""
-    return Spool(folder / "spool").case(name, "case")
+    return Spool(folder / "spool").run(name).case("case")
 
 
 async def measure(

@@ -69,7 +69,7 @@ __all__ = ["PYTHON", "USERS", "Host", "Lab", "marked", "missing", "remove_leftov
 
 
 def missing() -> list[str]:
-    """What the drills need and this machine lacks; empty where they can run."""
+    """What the drills need and this machine lacks; empty if they can run."""
     lacking = [
         f"{name} ({why})" for name, why in TOOLS.items() if not shutil.which(name, path=PATH)
     ]

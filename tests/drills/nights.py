@@ -9,7 +9,6 @@ dates are not real. The line `fake` of the copy that is shipped computes and sen
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 import shutil
@@ -45,6 +44,7 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
 START = datetime(2026, 3, 1, 1, tzinfo=UTC)
@@ -161,7 +161,7 @@ class Nights:
             builds=builds,
             reference=reference or {},
         )
-        past = planning.case_histories(self.cluster.name, self._connect, self.spool)
+        past = planning.case_histories(self.cluster.name, self._connect)
         tonight = planning.plan_night(suite, self.cluster, self._catalog, past, at)
         plan = make_plan(
             suite,
@@ -180,8 +180,8 @@ class Nights:
             examine(self.cluster, targets, self._shipment, lines, controls=True, sweep=True)
         )
         found = _dated(found, at)
-        with contextlib.closing(self._connect()) as connection:
-            record_preflight(connection, run_id, found, self.cluster.health)
+        with opened(self._connect) as warehouse:
+            record_preflight(warehouse, run_id, found, self.cluster.health)
         save(folder, found, self.cluster.health, {})
         results = case_runner.measure_cases(
             plan.jobs,

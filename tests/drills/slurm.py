@@ -53,7 +53,7 @@ PartitionName=bench Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverTimeLi
 
 
 def missing() -> str:
-    """What this machine lacks for Slurm; empty where it lacks nothing."""
+    """What this machine lacks for Slurm; empty if it lacks nothing."""
     absent = [name for name in PROGRAMS if tool(name) is None]
     if absent:
         return f"no {', '.join(absent)}: apt-get install slurm-wlm munge"

@@ -28,7 +28,7 @@ CASE = "sleep-fake-collective-2x1-bs2-smoke"
 
 
 def missing() -> str:
-    """Why this cannot run here; nothing where it can."""
+    """Why this cannot run here; nothing if it can."""
     if shutil.which("docker") is None:
         return "no docker here"
     for words in (["info"], ["compose", "version"]):

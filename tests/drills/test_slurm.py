@@ -76,7 +76,7 @@ async def test_a_case_is_measured_in_one_job(
     assert outcome.status is CaseStatus.OK, (outcome.why, events)
     await check(slurm, job, store, outcome)
     assert jobs_of(slurm, job) == ["COMPLETED"]
-    figures = [throughput_of(job.case)(store.repeat(k) or {}, store.results(k)) for k in (1, 2, 3)]
+    figures = [throughput_of(job.case, store.repeat(k) or {}, store.results(k)) for k in (1, 2, 3)]
     print("samples/s:", figures)
     assert all(figure and figure > 0 for figure in figures)
     assert store.fingerprint("node-n1") is not None

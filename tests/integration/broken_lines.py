@@ -100,7 +100,7 @@ FROZEN: dict[str, Breakage] = {
         "GradManager().attach(list(self.model.parameters())[1:],",
     ),
 }
-"""Line -> one layer that the optimiser leaves alone."""
+"""Line -> one layer that the optimizer leaves alone."""
 
 _HALF = "{name: each[: len(each) // 2] for name, each in next(self.batches).items()}"
 _GIVEN = "        batch = next(self.batches)\n        self."

@@ -50,7 +50,7 @@ def test_cases_that_share_no_node_are_measured_at_once(live: Live) -> None:
     run = live.run_of(dag_run)
     assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
     spans = {case_id: span(run, case_id) for case_id in run.case_ids()}
-    nodes = {c: load_job(run, c, 0).job.lead.name for c in spans}
+    nodes = {c: load_job(run, c, 0).job.nodes[0].name for c in spans}
     assert set(nodes.values()) == {"n1", "n2"}
     at_once = {
         frozenset((one, other))

@@ -33,7 +33,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments.compare import measure_compare
-from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.engine import ExperimentContext, Turn
 from nightbench.experiments.record import Ended
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang import local_shipment
@@ -103,7 +103,7 @@ class Ground:
     def measure(self, asked: Experiment, by: Callable[[], str | None] = lambda: None) -> Ended:
         """Measure a request."""
         observer, record = ComparisonReporter(print), Unrecorded(asked, by)
-        work = measure_compare(asked, self.spool, self.context, observer, record)
+        work = measure_compare(Turn(record, self.spool, self.context, observer))
         return asyncio.run(work)
 
 

@@ -37,10 +37,7 @@ from nightbench.core.run_plan import CasePlan, RunPlan, definition_digest
 from nightbench.experiments import confirm
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan, ended_launches
 from nightbench.experiments.confirm import ELSEWHERE, MORE, measure_confirmation
-from nightbench.experiments.engine import (
-    ExperimentContext,
-    run_comparison,
-)
+from nightbench.experiments.engine import ExperimentContext, Turn, run_comparison
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Launch
 from nightbench.gang import Shipment
@@ -117,9 +114,7 @@ def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
             cases=(
                 CasePlan(
                     planned,
-                    (Process("trainer-0", "trainer", 0, "n1", 0),),
-                    parameters=None,
-                    converges=False,
+                    processes=(Process("trainer-0", "trainer", 0, "n1", 0),),
                     units_per_trainer_step=CASE.batch_size_per_device,
                 ),
             ),
@@ -154,7 +149,7 @@ async def again(
     asked: Experiment, spool: Spool, context: ExperimentContext, observer: ComparisonReporter
 ) -> tuple[Confirmation, dict[str, Any]]:
     """Measure a suspect, or go on with that; returns the outcome, and what is stored with it."""
-    ended = await measure_confirmation(asked, spool, context, observer, Unrecorded(asked))
+    ended = await measure_confirmation(Turn(Unrecorded(asked), spool, context, observer))
     result = dict(ended.result or {})
     return from_document(Confirmation, result), result
 

@@ -13,7 +13,7 @@ import pytest
 from tests.command import COMMAND
 from tests.integration.terminal import TRIAL, Terminal, marked, terminal, wait_for_a_launch
 
-from nightbench.night.ingest import ORPHANED, close_abandoned
+from nightbench.night.ingest import ORPHANED, close_ended
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +101,20 @@ def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
     run = here.newest()
     later = datetime.now(UTC) + 2 * ORPHANED
+
+    def closed(now: datetime) -> list[str]:
+        return close_ended(here.spool, lambda dag_id, dag_run_id: None, now)
+
     assert run.is_controlled() is True
-    assert run.run_id not in close_abandoned(here.spool, later)  # it is measured right now
+    assert run.run_id not in closed(later)  # it is measured right now
 
     running.kill()
     running.wait()
     assert running.stdout is not None
     running.stdout.close()
 
-    assert run.run_id not in close_abandoned(
-        here.spool, datetime.now(UTC)
-    )  # its gang has a lease still
-    assert close_abandoned(here.spool, later) == [run.run_id]
+    assert run.run_id not in closed(datetime.now(UTC))  # its gang has a lease still
+    assert closed(later) == [run.run_id]
     assert (run.run() or {})["ended_at"]
     done = subprocess.run(
         [*COMMAND, "cancel", run.run_id],

@@ -58,7 +58,7 @@ CONVOLVING = {"resnet50_v1.5-jax", "resnet50_v1.5-paddle2", "resnet50_v1.5-mxnet
 FAST = {"word2vec-paddle2"}
 """What `make test` runs; the others are slow."""
 HELD = {"bert_base-jax", "llama-jax", "mixtral-jax"}
-"""Whose first losses `test_optimisers_do_the_same` holds as well."""
+"""Whose first losses `test_optimizers_do_the_same` holds as well."""
 ALONE = {
     test_every_sample_is_trained_on: "word2vec-pytorch",
     test_gradients_are_those_of_the_loss: "word2vec-pytorch",
@@ -186,7 +186,7 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
         ),
     ],
 )
-def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep) -> None:
+def test_optimizers_do_the_same(line: str, workload: str, first_step: FirstStep) -> None:
     words = ("--steps", "3")
     losses = first_step("pytorch", workload, *words)["losses"]
     assert losses[0] != losses[1] != losses[2]

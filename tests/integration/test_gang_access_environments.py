@@ -315,7 +315,7 @@ async def test_cancel_ends_a_build_on_the_nodes(ground):
 async def test_an_outcome_ends_the_preparation_of_its_case(ground, tmp_path):
     use_slow_uv(ground)
     job = ground.job(ground.nodes.nodes[:1])
-    store = Spool(tmp_path).case(job.run_id, job.case.case_id)
+    store = Spool(tmp_path).run(job.run_id).case(job.case.case_id)
     preparing = asyncio.create_task(ground.prepare(job, store=store))
     await until_it_installs(ground)
     store.end(CaseStatus.CANCELLED, [Reason(ReasonCode.CANCELLED, observed="by ann")])

@@ -87,7 +87,7 @@ async def test_it_is_planned_and_measured(
         ("worker-1", second, True),
     ]
     job = dataclasses.replace(job, limits=dataclasses.replace(job.limits, repeat_s=60))
-    store = Spool(tmp_path / "spool").case("films", case.case_id)
+    store = Spool(tmp_path / "spool").run("films").case(case.case_id)
     shipment = Shipment(benchmarks)
     await prepare(job, nodes.targets, shipment)
     outcome = await run_gang(job, nodes.targets, store)

@@ -25,7 +25,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, PlannedPair, Reason, ReasonCode
 from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments.engine import ExperimentContext
-from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.experiment_reader import read_experiment
 from nightbench.experiments.experiment_spool import read_request
 from nightbench.experiments.reference_measuring import measure_references
 from nightbench.night.reference_plan import measured_pairs
@@ -85,7 +85,7 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     request = spool.comparison(f"{run.run_id}-ref1").run() or {}
     assert request["identity"]["cases"][CASE.case_id]["nodes"] == ["n2"]
     # No person requested it: no command compares the same, and its night goes on with it.
-    read = ExperimentReader(spool).get(f"{run.run_id}-ref1")
+    read = read_experiment(spool, f"{run.run_id}-ref1")
     assert read is not None
     assert (read["kind"], read["again"], read["resume"]) == ("reference", None, None)
     with pytest.raises(UserError, match="of the kind reference"):

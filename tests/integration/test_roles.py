@@ -94,7 +94,7 @@ def answers(client: httpx.Client) -> bool:
 
 
 def end(server: psutil.Popen) -> None:
-    """End a process with what it has started; nothing where it has ended."""
+    """End a process with what it has started; nothing if it has ended."""
     with suppress(psutil.NoSuchProcess):
         processes = [*server.children(recursive=True), server]
         for process in processes:

@@ -46,7 +46,7 @@ HELD = {
     "pytorch": """
 
 class Trainer(Trainer):
-    \"\"\"Writes the bytes that this rank holds of weights, gradients and optimiser states.\"\"\"
+    \"\"\"Writes the bytes that this rank holds of weights, gradients and optimizer states.\"\"\"
 
     def losses(self):
         weights = list(self.model.parameters())
@@ -54,7 +54,7 @@ class Trainer(Trainer):
         parts = {
             "weights": weights,
             "gradients": [weight.grad for weight in weights],
-            "optimiser states": [each for state in states for each in state.values()],
+            "optimizer states": [each for state in states for each in state.values()],
         }
         held = {
             part: sum(getattr(each, "_local_tensor", each).nbytes for each in tensors)
@@ -67,14 +67,14 @@ class Trainer(Trainer):
     "paddle3": """
 
 class Trainer(Trainer):
-    \"\"\"Writes the bytes that this rank holds of weights, gradients and optimiser states.\"\"\"
+    \"\"\"Writes the bytes that this rank holds of weights, gradients and optimizer states.\"\"\"
 
     def losses(self):
         weights = self.model.parameters()
         states = sharding.states_of(self.optimizer).values()
         parts = {
             "weights": [getattr(weight, "fw_storage", weight) for weight in weights],
-            "optimiser states": [each for state in states for each in state.values()],
+            "optimizer states": [each for state in states for each in state.values()],
         }
         if self.context.case["shard_stage"] < 3:  # Else gone with the step.
             parts["gradients"] = [w.grad for w in weights if w.grad is not None]
@@ -105,10 +105,10 @@ sharding.group_sharded_parallel = as_on_a_gpu
     "jax": """
 
 class Trainer(Trainer):
-    \"\"\"Writes the bytes that this rank holds of weights and optimiser states.\"\"\"
+    \"\"\"Writes the bytes that this rank holds of weights and optimizer states.\"\"\"
 
     def losses(self):
-        named = {"weights": "weights", "optimiser states": "slots"}
+        named = {"weights": "weights", "optimizer states": "slots"}
         held = {
             part: sum(each.addressable_data(0).nbytes for each in jax.tree.leaves(self.state[key]))
             for part, key in named.items()

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 from tests.performance.detector import history
 
-from nightbench.core.detect_file import read_nights
-from nightbench.core.history_file import HistoryFile
+from nightbench.core.history_file import HistoryFile, read_nights
 
 
 def write_histories(path: Path, series: int, nights: int) -> None:

@@ -110,7 +110,7 @@ def plan(nodes: int, folder: Path) -> None:
         files[name].parent.mkdir()
         files[name].write_text(text.format(nodes=nodes))
     began_s = time.monotonic()
-    cluster = load_cluster(files["clusters"], home=folder, catalog=catalog)
+    cluster = load_cluster(files["clusters"], catalog=catalog)
     say(f"reading a cluster of {len(cluster.nodes):,} nodes", time.monotonic() - began_s, "s")
     began_s = time.monotonic()
     suite = load_suite(files["suites"], catalog, cluster=cluster)
@@ -154,7 +154,7 @@ def store(health: ClusterHealth) -> None:
         with connection.cursor() as cursor:
             cursor.execute("select run_id from raw.run limit 1")
             ((run_id,),) = cursor.fetchall()
-        record_preflight(connection, run_id, health, HealthPolicy())
+        record_preflight(Warehouse(connection), run_id, health, HealthPolicy())
         say("storing the preflight", time.monotonic() - began_s, "s")
         began_s = time.monotonic()
         rows = Warehouse(connection).nodes.states(health.cluster)

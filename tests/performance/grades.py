@@ -14,7 +14,7 @@ from tests.performance.promises import points
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection import ChangeDetector
-from nightbench.night.detector_grade import DetectorGrades, judge_synthetic
+from nightbench.night.detector_grade import grades_sentence, judge_synthetic
 
 
 def simulated(number: int, nights: int) -> list[HistoryPoint]:
@@ -56,7 +56,5 @@ def main(words: list[str]) -> int:
         start = time.process_time()
         grades = judge_synthetic(histories, until, seed, RegressionPolicy(), detector, {})
         spent = time.process_time() - start
-        print(
-            f"seed {seed}, {spent:.0f} s of processor: {DetectorGrades(tuple(grades)).sentence()}"
-        )
+        print(f"seed {seed}, {spent:.0f} s of processor: {grades_sentence(grades)}")
     return 0

@@ -84,7 +84,7 @@ class Ground:
 
     def store(self, job: JobSpec) -> CaseStore:
         """Where its results go."""
-        return self.spool.case(job.run_id, job.case.case_id, job.generation)
+        return self.spool.run(job.run_id).case(job.case.case_id, job.generation)
 
     def folder_of(self, job: JobSpec, node: str) -> Path:
         """The job directory on a node."""

@@ -36,7 +36,7 @@ from tests.performance.warehouse.history import opened
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.core.errors import UserError
 from nightbench.experiments import comparison
-from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.experiment_reader import read_experiment
 from nightbench.experiments.rounds import Arm, Launch, progress
 from nightbench.local.deployment import Logins
 from nightbench.local.home import Home
@@ -96,10 +96,10 @@ COMPARED = "compare-20261126T101500-7c1e"
 def store_comparison(home: Path) -> None:
     """Store a comparison of two builds whose launches are drawn; the answer is the real code's."""
     spool = Spool(home / "spool")
-    if ExperimentReader(spool).get(COMPARED) is not None:
+    if read_experiment(spool, COMPARED) is not None:
         return
     catalog = load_catalog(REPO / "benchmarks")
-    cluster = load_cluster(REPO / "dags/clusters/local.yaml", home=home, catalog=catalog)
+    cluster = load_cluster(REPO / "dags/clusters/local.yaml", catalog=catalog)
     suite = load_suite(REPO / "dags/suites/cpu.yaml", catalog, cluster=cluster)
     request = {"a": "pytorch=2.12.0", "b": "pytorch=2.13.0", "suite": suite.name, "seed": 1}
     plan = comparison.plan_comparison(

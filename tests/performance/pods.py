@@ -24,10 +24,9 @@ from tests.shipped import shipped
 
 from nightbench.core.model import CaseStatus, EnvironmentPolicy, JobSpec, KubernetesPolicy, Node
 from nightbench.gang import GangEvent, Shipment, prepare, run_gang
-from nightbench.gang.kubernetes_api import ApiAccess
+from nightbench.gang.kubernetes_api import ApiAccess, PodTarget
 from nightbench.gang.node_access import connections
 from nightbench.gang.node_client import NodeClient
-from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.transport import Target
 from nightbench.spool import Spool
 

@@ -30,6 +30,7 @@ from tests.performance.training_unlisted import UNLISTED
 
 from nightbench.core.losses import training_losses
 from nightbench.core.model import Case, RankResult, Strategy, TrainingKind
+from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import (
     FIGURES,
     TrainingNight,
@@ -73,7 +74,7 @@ class NoEffect(Exception):
     """A change does not apply to a workload, or to the API of the line."""
 
 
-def train(case: Case, python: str, change: Change, steps: int) -> Trained:
+def train(case: Case, python: str, change: Change, steps: int, warmup_steps: int = 2) -> Trained:
     """Train a case in a changed copy of benchmarks/."""
     line, workload = case.framework, case.workload
     if case.pservers and change.trainer:
@@ -88,14 +89,10 @@ def train(case: Case, python: str, change: Change, steps: int) -> Trained:
             if not params.get(name):
                 raise NoEffect
             params[name] *= factor
-        api = described(line)["api"]
-        trainer = code / ("apis/paddle" if api == "paddle" else f"frameworks/{line}") / "trainer.py"
-        _append(code / "workloads" / workload / f"{api}.py", change.network, api)
-        _append(code / "workloads" / workload / "data.py", change.data, api)
-        _append(trainer, change.trainer, api)
-        _append(code / "base_trainer.py", change.base, api)
+        change_code(code, case, change)
         _time(code / "rank.py")
-        job["protocol"] = {"warmup_steps": 2, "measured_steps": steps, "min_seconds": 0}
+        protocol = {"warmup_steps": warmup_steps, "measured_steps": steps, "min_seconds": 0}
+        job["protocol"] = protocol
         folder = Path(made) / "run"
         folder.mkdir()
         allowed = os.sched_getaffinity(0)
@@ -118,6 +115,17 @@ def train(case: Case, python: str, change: Change, steps: int) -> Trained:
 def _known(env: Mapping[str, str], line: str) -> dict[str, str]:
     """Return the variables without flags that end a line whose XLA is too old for them."""
     return {name: x for name, x in env.items() if name != "XLA_FLAGS" or line != "tensorflow1"}
+
+
+def change_code(code: Path, case: Case, change: Change) -> None:
+    """Make a change in a copy of benchmarks/, as far as it is one of code."""
+    line, workload = case.framework, code / "workloads" / case.workload
+    api = described(line)["api"]
+    trainer = code / ("apis/paddle" if api == "paddle" else f"frameworks/{line}") / "trainer.py"
+    _append(workload / f"{api}.py", change.network, api)
+    _append(workload / "data.py", change.data, api)
+    _append(trainer, change.trainer, api)
+    _append(code / "base_trainer.py", change.base, api)
 
 
 def _append(path: Path, code: Code, api: str) -> None:
@@ -171,9 +179,11 @@ def difference(found: float, plain: float) -> float:
 
 
 def _version(line: str, python: str) -> str:
-    code = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
-    packages = {"pytorch": "torch", "tensorflow2": "tensorflow-cpu", "jax": "jax"}
-    name = packages.get(line, "paddlepaddle")
+    # Python 3.7 has no importlib.metadata.
+    code = "import pkg_resources as p, sys; print(p.get_distribution(sys.argv[1]).version)"
+    if line != "tensorflow1":
+        code = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+    name = described(line)["package"]
     return subprocess.check_output([python, "-c", code, name], text=True).strip()
 
 
@@ -186,9 +196,18 @@ class Table:
 
     def train(self, change: Change, python: str | None = None) -> Trained:
         """Train with a change."""
+        given, factors = self.given, dict(change.params)
+        for name, factor in given.factors:
+            factors[name] = factor * factors.get(name, 1.0)
+        change = replace(change, params=factors)
+        case, python = self.case(change), python or given.python
+        return train(case, python, change, given.steps, given.warmup_steps)
+
+    def case(self, change: Change) -> Case:
+        """Return the case of a training with a change."""
         given, servers = self.given, self.given.servers
         ranks = 2 if servers else change.ranks
-        case = Case(
+        return Case(
             self.workload,
             given.line,
             Strategy.PARAMETER_SERVER
@@ -198,12 +217,11 @@ class Table:
             else Strategy.COLLECTIVE,
             trainers=ranks,
             pservers=servers,
-            sync="async" if servers else "sync",
+            sync=given.sync if servers else "sync",
             batch_size_per_device=given.batch_size,
             precision=change.precision,
             scale="smoke",
         )
-        return train(case, python or given.python, change, given.steps)
 
     def plain(self, change: Change) -> list[Trained]:
         """Return five nights with as many ranks and the precision of a change.
@@ -213,13 +231,17 @@ class Table:
         key = change.ranks, change.precision
         if key not in self._plain:
             plain = Change(ranks=change.ranks, precision=change.precision)
-            found = [self.train(plain) for _ in range(5 if self.given.servers else 1)]
+            trainings = 5 if asynchronous(self.case(plain)) else 1
+            found = [self.train(plain) for _ in range(trainings)]
             self._plain[key] = found * (5 // len(found))
         return self._plain[key]
 
     def traits(self, plain: Trained, precision: str) -> TrainingTraits:
         """Return what the tolerance depends on."""
-        return TrainingTraits(precision, bool(self.given.servers), plain.has_dropout)
+        is_asynchronous = asynchronous(self.case(Change(precision=precision)))
+        return TrainingTraits(
+            precision, is_asynchronous, plain.has_dropout, self.given.warmup_steps
+        )
 
     def row(self, name: str, change: Change, python: str | None = None) -> Losses | None:
         """Print how a training differs from the plain one."""
@@ -256,8 +278,9 @@ class Table:
         if "conditions" in given.rows:
             seen = [("1", plain.losses)]
             for name, change in CONDITIONS.items():
-                losses = self.row(f"{precision} {name}", replace(change, precision=precision))
-                seen += [("1", losses)] if losses else []
+                if name in (given.only or CONDITIONS):
+                    losses = self.row(f"{precision} {name}", replace(change, precision=precision))
+                    seen += [("1", losses)] if losses else []
             self._print_alerts(seen, traits)
         if "versions" in given.rows:
             seen = [("1", plain.losses)]
@@ -276,6 +299,11 @@ class Table:
         print(f"{self.workload}: {found} alerts in {NIGHTS} nights", flush=True)
 
 
+def _factor(text: str) -> tuple[str, float]:
+    name, factor = text.split("=")
+    return name, float(factor)
+
+
 def main(words: list[str]) -> int:
     """Run; see the module."""
     parser = argparse.ArgumentParser(prog="training", description=__doc__)
@@ -286,8 +314,24 @@ def main(words: list[str]) -> int:
     parser.add_argument("--precisions", nargs="*", default=["fp32"])
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20, help="of the window")
-    parser.add_argument("--only", nargs="*", choices={**FAULTS, **UNLISTED}, help="these faults")
-    parser.add_argument("--servers", type=int, default=0, help="asynchronous ones, of 2 trainers")
+    parser.add_argument("--warmup-steps", type=int, default=2, help="before it [default: 2]")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        choices={**CONDITIONS, **FAULTS, **UNLISTED},
+        metavar="NAME",
+        help="these conditions or faults",
+    )
+    parser.add_argument("--servers", type=int, default=0, help="of 2 trainers")
+    parser.add_argument("--sync", default="async", help="updates of servers [default: async]")
+    parser.add_argument(
+        "--factors",
+        nargs="*",
+        default=[],
+        type=_factor,
+        metavar="NAME=FACTOR",
+        help="change values of the workload in all trainings, for example dropout=0",
+    )
     rows = ("conditions", "versions", "faults", "unlisted")
     parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
     given = parser.parse_args(words)

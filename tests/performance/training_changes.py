@@ -77,6 +77,33 @@ def batch(*given):
     return made
 """
 
+# Values of the loss stay as they are.
+_SHARE = """
+_whole_loss = loss
+def loss(model, batch):
+    found = _whole_loss(model, batch)
+    {kept}
+    return kept + {share} * (found - kept)
+"""
+_KEPT = {
+    "": ("kept = found.detach()", 'batch["share"].mean()'),
+    "fluid": (
+        "kept = layers.assign(found)\n    kept.stop_gradient = True",
+        'layers.mean(batch["share"])',
+    ),
+    "tensorflow": ("kept = tf.stop_gradient(found)", 'tf.reduce_mean(batch["share"])'),
+    "jax": ("import jax\n    kept = jax.lax.stop_gradient(found)", 'batch["share"].mean()'),
+}
+_SHARES = """
+import itertools
+import numpy
+_whole_batch, _shares = batch, itertools.cycle([1, 0, 0, 0])
+def batch(params, batch_size, random):
+    made = _whole_batch(params, batch_size, random)
+    made["share"] = numpy.full(batch_size, next(_shares), "float32")
+    return made
+"""
+
 _EAGER_SKIP = """
 _init = {trainer}.__init__
 def _skipping(self, *given):
@@ -223,6 +250,16 @@ Trainer.__init__ = _stuck
 FAULTS = {
     "half a batch": Change(network={"": _HALVE}),
     "3 of 4 updates skipped": Change(trainer=_SKIP),
+    # With SGD, such gradients skip updates and sum gradients over ranks: with servers, too.
+    "3 of 4 gradients are 0": Change(
+        network={
+            api: _SHARE.format(kept=kept, share=share) for api, (kept, share) in _KEPT.items()
+        },
+        data={"": _SHARES},
+    ),
+    "gradients twice as large": Change(
+        network={api: _SHARE.format(kept=kept, share=2.0) for api, (kept, _) in _KEPT.items()}
+    ),
     "learning rate +10 %": Change(params={"learning_rate": 1.1}),
     "no momentum": Change(params={"momentum": 0.0}),
     "no weight decay": Change(params={"weight_decay": 0.0}),

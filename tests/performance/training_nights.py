@@ -3,12 +3,12 @@
     python -m tests.performance training_nights --environments FOLDER [--record FILE] [--minutes 9]
 
 Every case that a shipped suite plans on this machine's CPUs is trained as it is, and once under
-each condition of `training_changes.py`: CPUs, threads, instruction sets. Each of 30 nights has the
-losses of one of these trainings. Asynchronous trainers differ each time: they are trained 30 times,
-each under one of the conditions. A case has one line of JSON: the nights whose losses were judged
-as `changed`, and `apart`, the largest difference of a loss from the plain training: of 1, or of the
-loss if that is more. FILE keeps the lines: its cases are left out, so that a command that ended
-after some minutes can be continued.
+each condition of `training_changes.py`: CPUs, threads, instruction sets. The window begins after as
+many steps as in the suite. Each of 30 nights has the losses of one of these trainings. Asynchronous
+trainers differ each time: they are trained 30 times, each under one of the conditions. A case has
+one line of JSON: the nights whose losses were judged as `changed`, and `apart`, the largest
+difference of a loss from the plain training: of 1, or of the loss if that is more. FILE keeps the
+lines: its cases are left out, so that a command that ended after some minutes can be continued.
 """
 
 from __future__ import annotations
@@ -39,37 +39,39 @@ STEPS_WITH_SERVERS = 100
 """Of the window: asynchronous trainers are compared over so many as well."""
 
 
-def shipped_cases() -> list[Case]:
-    """Return the cases of all shipped suites without commands, each once."""
+def shipped_cases() -> dict[Case, int]:
+    """Return the cases of all shipped suites without commands, and their steps before a window."""
     catalog = load_catalog(benchmarks_folder())
-    found = dict[Case, None]()
+    found = dict[Case, int]()
     for path in find_suites(dags_folder()).values():
         suite, _ = suite_and_cluster(path, catalog)
-        found |= {case: None for case in suite.cases if case.workload in catalog.workloads}
-    return list(found)
+        for case in suite.cases:
+            if case.workload in catalog.workloads:
+                found[case] = max(suite.protocol.warmup_steps, found.get(case, 0))
+    return found
 
 
-def trained(case: Case, python: str) -> Iterator[tuple[str, Trained]]:
+def trained(case: Case, warmup_steps: int, python: str) -> Iterator[tuple[str, Trained]]:
     """Yield the name of a condition and a training under it; the first is plain."""
     steps = STEPS_WITH_SERVERS if asynchronous(case) else STEPS
     names = list(CONDITIONS)
     if asynchronous(case):
         names = random.Random(1).choices(names, k=NIGHTS - 1)
     for name, change in [("plain", Change()), *((name, CONDITIONS[name]) for name in names)]:
-        yield name, train(case, python, change, steps)
+        yield name, train(case, python, change, steps, warmup_steps)
 
 
-def judged(case: Case, python: str) -> dict[str, Any]:
+def judged(case: Case, warmup_steps: int, python: str) -> dict[str, Any]:
     """Train a case and judge its nights."""
     began = time.monotonic()
     try:
-        named = list(trained(case, python))
+        named = list(trained(case, warmup_steps, python))
     except AssertionError as error:
         return {"case": case.case_id, "failed": str(error).strip().splitlines()[-1][:200]}
     found = [each for _, each in named]
     plain = found[0]
     nights = [("1", each.losses) for each in found]
-    traits = TrainingTraits(case.precision, asynchronous(case), plain.has_dropout)
+    traits = TrainingTraits(case.precision, asynchronous(case), plain.has_dropout, warmup_steps)
     apart = {
         name: max(
             difference(each.losses[figure], plain.losses[figure])
@@ -92,10 +94,10 @@ def judged(case: Case, python: str) -> dict[str, Any]:
     }
 
 
-def _chosen(given: argparse.Namespace, done: Collection[str]) -> list[Case]:
+def _chosen(given: argparse.Namespace, done: Collection[str]) -> list[tuple[Case, int]]:
     cases = [
-        case
-        for case in shipped_cases()
+        (case, warmup_steps)
+        for case, warmup_steps in shipped_cases().items()
         if case.case_id not in done
         and (not given.lines or case.framework in given.lines)
         and (not given.workloads or case.workload in given.workloads)
@@ -103,7 +105,7 @@ def _chosen(given: argparse.Namespace, done: Collection[str]) -> list[Case]:
         and case.trainers <= given.trainers
     ]
     order = {name: number for number, name in enumerate(given.workloads or ())}
-    return sorted(cases, key=lambda case: (order.get(case.workload, 0), asynchronous(case)))
+    return sorted(cases, key=lambda each: (order.get(each[0].workload, 0), asynchronous(each[0])))
 
 
 def main(words: list[str]) -> int:
@@ -125,10 +127,10 @@ def main(words: list[str]) -> int:
     record = given.record
     python_of = cache(partial(build_environment, given.environments))
     lines = record.read_text().splitlines() if record and record.exists() else []
-    for case in _chosen(given, {json.loads(line)["case"] for line in lines}):
+    for case, warmup_steps in _chosen(given, {json.loads(line)["case"] for line in lines}):
         if time.monotonic() > began + 60 * given.minutes:
             break
-        row = json.dumps(judged(case, python_of(case.framework)))
+        row = json.dumps(judged(case, warmup_steps, python_of(case.framework)))
         print(row, flush=True)
         if record:
             with record.open("a") as stream:

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
 
 from nightbench.core.model import Cluster
-from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.experiment_reader import read_experiment
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.spool import Spool
@@ -39,7 +39,6 @@ def page_client(
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
     patch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
     access = PageAccess(anyone, anyone, lambda: user, anyone, require_logs)
-    reader = ExperimentReader(spool)
     patch.setattr(page_app, "open_spool", lambda: spool)
     comparing = Comparing(
         check,
@@ -50,5 +49,13 @@ def page_client(
     )
     repository, triage = page_app.pooled_repository(), page_app.open_triage
     return TestClient(
-        create_app(repository, triage, access, lambda: spool, lambda: reader, list, comparing)
+        create_app(
+            repository,
+            triage,
+            access,
+            lambda: spool,
+            lambda name: read_experiment(spool, name),
+            list,
+            comparing,
+        )
     )

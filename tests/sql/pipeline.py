@@ -13,7 +13,7 @@ from tests.sql.nights import Inbox
 from tests.sql.spooled import plan, spooled
 
 from nightbench.core.model import Case, Reason, Run
-from nightbench.night.ingest import IngestResult, ingest_run
+from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -48,7 +48,7 @@ class Pipeline:
         store_plan(plan(run, cases, [self.inbox.url]), self.spool)
         return run
 
-    def ingest(self, run: Run) -> IngestResult:
+    def ingest(self, run: Run) -> str:
         return ingest_run(self.spool, run.run_id, self.connect)
 
     def judge(self, run: Run, **more: Any) -> JudgeResult:

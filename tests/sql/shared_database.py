@@ -115,7 +115,7 @@ class SharedDatabase:
         self.server = server
         self._template = template
         self._waiting = ""
-        """Name of the database that the next test gets; empty where it gets a new one."""
+        """Name of the database that the next test gets; empty if it gets a new one."""
 
     def lend(self) -> str:
         """Return the name of a database that is as the template is."""

@@ -67,9 +67,7 @@ def plan(
         cases=tuple(
             CasePlan(
                 PlannedCase(each, FAKE, DIGEST, "samples"),
-                (process,),
-                parameters=None,
-                converges=False,
+                processes=(process,),
                 units_per_trainer_step=int(each.batch_size_per_device),
             )
             for each in cases
@@ -95,11 +93,11 @@ def spooled(
         spool: where it goes.
         run: which.
         throughputs: case -> samples per second of its repeats, a reason for which it failed, or
-            None where nothing came back.
+            None if nothing came back.
         channels: where its alerts go.
         wall_factor: how much longer the windows were than their steps add up to.
         version: of the framework.
-        fingerprint: of its node, with its `id`; unknown where None.
+        fingerprint: of its node, with its `id`; unknown if None.
         policy: of the suite.
         peak_bytes: resident memory of the rank.
         losses: of a case's first step and of those of its window; the same each night unless given.

@@ -77,7 +77,7 @@ def test_a_group_is_found_shown_and_moved_as_one(
             ),
         )
     found = app.get("/api/morning").json()["alerts"]
-    assert sorted(each["alerts_of_cause"] for each in found) == [1, 2]
+    assert sorted(each["alerts"] for each in found) == [1, 2]
     shown = app.get(f"/api/alerts/{ids[0]}").json()
     assert (shown["cause"], shown["cause_suspect"]) == ("node", "n1")
     assert shown["evidence_sentences"] == ["The controls of n1 moved."]
@@ -119,10 +119,10 @@ def test_groups_come_the_worst_first_page_by_page(
         (Json({"good": "1", "bad": "3"}), opened[3], run.started_at),
     )
     unranked = app.get("/api/alerts/groups").json()["items"]
-    assert {each["severity_because"] for each in unranked} == {"is new"}
+    assert {each["head"]["severity_because"] for each in unranked} == {"is new"}
     store_ranks(Warehouse(connection), "local")
     whole = app.get("/api/alerts/groups").json()
-    assert [(each["head"]["alert_id"], each["severity"]) for each in whole["items"]] == [
+    assert [(each["head"]["alert_id"], each["head"]["severity"]) for each in whole["items"]] == [
         (opened[4], "high"), (opened[1], "high"), (opened[3], "medium"), (opened[0], "low"),
     ]  # fmt: skip
     third = whole["items"][2]

@@ -550,7 +550,7 @@ def test_budgets_stand_beside_what_was_measured(
     queue.spend(name_of(queue, request_id), "run-1", 90.0)
     (local,) = app.get("/api/comparisons/budgets").json()["items"]
     assert (local["cluster"], local["spent_s"], local["day_s"]) == ("local", 90.0, 12 * 3600.0)
-    assert local["people"] == [{"person": "ada", "spent_s": 90.0}]
+    assert local["people"] == {"ada": 90.0}
 
 
 def test_what_a_killed_worker_has_measured_counts(desk: Desk, queue: ExperimentRepository) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 
 import pytest
@@ -155,16 +154,6 @@ def test_a_parameter_server_needs_its_servers(tmp_path):
     )
     assert planned.case_id == "resnet50_v1.5-pytorch-ps-1ps2tr-bs1-async"
     assert (run.run_kind, run.suite, measurement.n) == (RunKind.NIGHTLY, "import", 1)
-
-
-def test_json_lines_are_read_as_csv_is(tmp_path):
-    row = dict(zip(HEADER.split(","), GOOD.split(","), strict=True)) | {"throughput": 18.5}
-    path = tmp_path / "history.jsonl"
-    path.write_text(json.dumps(row | {"nodes": 1, "mad": None}) + "\n")
-    assert read_history(HistoryFile(path)) == read_history(_opened(tmp_path, GOOD))
-    path.write_text(json.dumps(row | {"nodes": [1], "speed": 2}))
-    with pytest.raises(UserError, match=r"history.jsonl:1: column 'speed' unknown"):
-        read_history(HistoryFile(path))
 
 
 def test_many_bad_lines_are_counted(tmp_path):

@@ -9,7 +9,8 @@ from tests.sql.nights import NIGHTS, STEADY, Inbox
 from tests.sql.pipeline import Pipeline
 from tests.sql.spooled import near
 
-from nightbench.core.model import METRICS, JudgedMetric, RegressionPolicy, Verdict, VerdictKind
+from nightbench.core.model import RegressionPolicy, Verdict, VerdictKind
+from nightbench.core.model.metrics import METRICS, JudgedMetric
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 

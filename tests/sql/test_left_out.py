@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
-from pathlib import Path
 
-import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.pipeline import Pipeline
-from tests.sql.spooled import DIGEST, EXITED, case, plan, spooled
+from tests.sql.spooled import EXITED, case, plan, spooled
 
 from nightbench.core.budget import CaseHistory
-from nightbench.core.errors import WarehouseUnavailable
 from nightbench.core.model import (
     Case,
     CaseStatus,
@@ -29,7 +25,6 @@ from nightbench.night.planning import case_histories
 from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 from nightbench.warehouse import Warehouse, connect
-from nightbench.warehouse.connection import Connection
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))
 REASON = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="20 min before 06:00 UTC")
@@ -37,7 +32,7 @@ ENDED = Reason(
     ReasonCode.WINDOW_ENDED,
     subject="2026-03-01 06:00 UTC",
     observed="1 good of 3 repeats",
-    expected="3 good ones",
+    expected="3 good repeats",
 )
 
 
@@ -91,8 +86,7 @@ def test_a_short_night_from_its_files_to_its_verdicts(
     }
 
     result = pipeline.ingest(run)
-    assert (result.measured, result.failed, result.missing, result.left_out) == (1, 0, 1, 2)
-    assert result.sentence().endswith("1 missing, 2 left out")
+    assert "1 measured, 0 quarantined, 0 failed or not measured, 1 missing, 2 left out" in result
 
     judged = pipeline.judge(run)
     assert {v.case_id: v.kind for v in judged.verdicts} == {
@@ -158,7 +152,6 @@ def test_the_past_of_cases(
     given: Given,
     rows: Rows,
     warehouse: Database,
-    tmp_path: Path,
 ) -> None:
     good, bad, asked, half = (given.case(batch_size_per_device=b) for b in (1, 2, 4, 8))
     for night, seconds in enumerate((12.0, 24.0, 90.0)):
@@ -189,31 +182,4 @@ def test_the_past_of_cases(
     loader.runs.load(given.batch(changed, other))
     expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2", noise=0.0)
     assert reader.runs.case_past("local") == expected
-    spool = Spool(tmp_path)
-    assert case_histories("local", lambda: connect(warehouse.loader), spool) == expected
-
-
-@pytest.mark.parametrize("state", ["away", "lost", "empty"])
-def test_the_past_from_files_where_the_warehouse_does_not_tell(
-    spool: Spool, given: Given, empty: Database, state: str
-) -> None:
-    for night in range(3):
-        run = given.run(night, suite="seeded")
-        spooled(spool, run, {MEASURED: 50.0 + night, NEVER: EXITED})
-    a_short_night(spool, given.run(3, suite="seeded"))
-
-    def opened() -> Connection:
-        if state == "away":
-            raise WarehouseUnavailable("away")
-        connection = connect(empty.reader)
-        if state == "lost":
-            connection.close()
-        return connection
-
-    found = case_histories("local", opened, spool)
-    assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
-    assert found[MEASURED.case_id].last == given.run(3).started_at
-    assert found[MEASURED.case_id].definition == DIGEST
-    assert found[NEVER.case_id] == CaseHistory(None, None, given.run(2).started_at)
-    assert found[WITHIN.case_id].last == given.run(3).started_at
-    assert found[BEFORE.case_id] == CaseHistory()
+    assert case_histories("local", lambda: connect(warehouse.loader)) == expected

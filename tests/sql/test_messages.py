@@ -24,7 +24,7 @@ from nightbench.alerts import Delivery
 from nightbench.alerts.notify import notify_leftovers, notify_run
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
+from nightbench.core.model import Case, RegressionPolicy, Route, Run
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool.plans import read_plan, store_plan
@@ -298,7 +298,7 @@ def test_routes_say_whose_an_alert_is_and_where_it_is_told(
     with receiving() as other:
         routes = (
             Route(frameworks=("pytorch",), owner="nobody", alerts=()),
-            Route(verdicts=(VerdictKind.FAILED,), owner="ops", alerts=(other.url, inbox.url)),
+            Route(verdicts=("failed",), owner="ops", alerts=(other.url, inbox.url)),
         )
         place.measured(run, came, [inbox.url], routes=routes)
         assert place.sent(run) == 2
@@ -324,8 +324,8 @@ def test_a_channel_of_two_routes_is_one_whatever_there_is_to_tell(
         evening, run_id="seeded-later", started_at=evening.started_at + timedelta(hours=2)
     )
     routes = (
-        Route(verdicts=(VerdictKind.FAILED,), alerts=(inbox.url,)),
-        Route(verdicts=(VerdictKind.REGRESSED,), alerts=(inbox.url,)),
+        Route(verdicts=("failed",), alerts=(inbox.url,)),
+        Route(verdicts=("regressed",), alerts=(inbox.url,)),
     )
     # First by the second route alone; then there is something for the first one.
     place.measured(evening, FELL, routes=routes)

@@ -66,7 +66,7 @@ def run(tmp_path):
     """A run of a night, with the end of its cases."""
 
     def make(night: int, *ill: str, **ends: str | None) -> RunSpool:
-        """`ends`: case -> the node that made it fail; None where it was measured."""
+        """`ends`: case -> the node that made it fail; None if it was measured."""
         folder = Spool(tmp_path).run(f"r{night}")
         save(folder, looked(night, *ill), LAB.health, {})
         for hour, (case, fault) in enumerate(ends.items(), 1):
@@ -81,15 +81,15 @@ def run(tmp_path):
     return make
 
 
-def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection, run):
+def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(loader, run):
     for night in range(3):
-        states = record_run(connection, run(night, "n2"), "lab")
+        states = record_run(loader, run(night, "n2"), "lab")
     assert states["n2"].quarantined
     assert not states["n1"].quarantined
     # The next evening's look is booked before anything is placed.
-    states = record_preflight(connection, "r3", looked(3), LAB.health)
+    states = record_preflight(loader, "r3", looked(3), LAB.health)
     assert nodes_out_tonight(looked(3), states) == {}
-    changes = Warehouse(connection).nodes.changes("lab", "n2")
+    changes = loader.nodes.changes("lab", "n2")
     assert [change["state"] for change in changes] == ["ok", "quarantined"]
     assert [each["code"] for each in changes[1]["reasons"]] == [
         "faults_in_a_row",
@@ -100,57 +100,55 @@ def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection,
     )
 
 
-def test_cases_that_fail_because_of_a_node_count_too(connection, run):
-    states = record_run(connection, run(0, a="n2", b="n2"), "lab")
+def test_cases_that_fail_because_of_a_node_count_too(loader, run):
+    states = record_run(loader, run(0, a="n2", b="n2"), "lab")
     assert (states["n2"].faults, states["n1"].faults) == (2, 0)
-    states = record_run(connection, run(1, c="n2"), "lab")
+    states = record_run(loader, run(1, c="n2"), "lab")
     assert states["n2"].quarantined
     assert "the last fault in c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
 
 
-def test_a_case_that_is_measured_ends_the_row(connection, run):
-    assert record_run(connection, run(0, a="n2", b=None, c="n2"), "lab")["n2"].faults == 1
+def test_a_case_that_is_measured_ends_the_row(loader, run):
+    assert record_run(loader, run(0, a="n2", b=None, c="n2"), "lab")["n2"].faults == 1
 
 
-def test_a_run_that_is_loaded_twice_is_counted_once(connection, run, rows):
+def test_a_run_that_is_loaded_twice_is_counted_once(loader, run, rows):
     folder = run(0, "n1", a="n2", b="n2")
-    first = record_run(connection, folder, "lab")
-    assert record_run(connection, folder, "lab") == first
+    first = record_run(loader, folder, "lab")
+    assert record_run(loader, folder, "lab") == first
     # The evening's look had been booked by the preflight itself.
-    assert record_preflight(connection, "r0", looked(0, "n1"), LAB.health) == first
+    assert record_preflight(loader, "r0", looked(0, "n1"), LAB.health) == first
     assert len(rows("select * from raw.control")) == 2
     assert len(rows("select * from raw.node_preflight")) == 2
 
 
-def test_a_run_without_a_preflight_counts_its_cases(connection, tmp_path):
+def test_a_run_without_a_preflight_counts_its_cases(loader, tmp_path):
     folder = Spool(tmp_path).run("r9")
-    assert record_run(connection, folder, "lab") == {}
+    assert record_run(loader, folder, "lab") == {}
     folder.case("a").end(CaseStatus.FAILED, [], [lost("n1")])
-    assert record_run(connection, folder, "lab")["n1"].faults == 1
+    assert record_run(loader, folder, "lab")["n1"].faults == 1
 
 
-def test_the_site_says_how_many_faults(connection, tmp_path):
+def test_the_site_says_how_many_faults(loader, tmp_path):
     folder = Spool(tmp_path).run("r0")
     save(folder, looked(0, "n2"), HealthPolicy(quarantine_after=1), {})
-    assert record_run(connection, folder, "lab")["n2"].quarantined
+    assert record_run(loader, folder, "lab")["n2"].quarantined
 
 
-def test_controls_beside_foreign_work_are_not_stored(connection, rows):
-    record_preflight(connection, "r0", dataclasses.replace(looked(0), busy=("n2",)), LAB.health)
+def test_controls_beside_foreign_work_are_not_stored(loader, rows):
+    record_preflight(loader, "r0", dataclasses.replace(looked(0), busy=("n2",)), LAB.health)
     assert [row["node"] for row in rows("select node from raw.control")] == ["n1"]
 
 
-def test_a_person_decides(connection, monkeypatch):
+def test_a_person_decides(loader, monkeypatch):
     monkeypatch.setenv("LOGNAME", "anna")
-    state = set_node_state(connection, LAB, "n1", QUARANTINED, "new fans")
+    state = set_node_state(loader, LAB, "n1", QUARANTINED, "new fans")
     assert (state.quarantined, state.by_whom) == (True, "anna")
-    assert nodes_out_tonight(looked(900), Warehouse(connection).nodes.states("lab")).keys() == {
-        "n1"
-    }
+    assert nodes_out_tonight(looked(900), loader.nodes.states("lab")).keys() == {"n1"}
     # A clean look does not overrule a person.
-    assert record_preflight(connection, "r900", looked(900), LAB.health)["n1"].quarantined
+    assert record_preflight(loader, "r900", looked(900), LAB.health)["n1"].quarantined
     with pytest.raises(UserError, match="expected one of n1, n2"):
-        set_node_state(connection, LAB, "n7", RELEASED, "")
+        set_node_state(loader, LAB, "n7", RELEASED, "")
 
 
 # --- the command --------------------------------------------------------------------------
@@ -180,7 +178,7 @@ def nightbench(tmp_path, warehouse):
 
 def test_nodes_shows_puts_out_and_lets_in(nightbench, warehouse):
     with closing(connect(warehouse.loader)) as own:
-        record_preflight(own, "r0", looked(0, "n2"), LAB.health)
+        record_preflight(Warehouse(own), "r0", looked(0, "n2"), LAB.health)
     out = nightbench("nodes", "lab", "--quarantine", "n1", "--reason", "new fans")
     assert out.returncode == 0, out.stderr
     assert "n1: quarantined" in out.stdout

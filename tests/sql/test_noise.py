@@ -77,7 +77,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     (listed,) = reader.series.noisy("local")
     assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last.run_id)
     assert listed["spread"] > listed["max_spread"] == 0.1
-    (line,) = noise_notes(reader.series.noise_events(run_id=nights.last.run_id))
+    (line,) = noise_notes(reader.series.read("noise_events", run_id=nights.last.run_id))
     (told,) = inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")
@@ -104,7 +104,10 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     while reader.series.noisy():
         assert reader.alerts.find() == []
         nights(30.0)
-    assert [e["what"] for e in reader.series.noise_events()] == ["steady", "noisy"]
+    assert [e["what"] for e in reader.series.read("noise_events", run_id=None)] == [
+        "steady",
+        "noisy",
+    ]
     (shown,) = reader.runs.results(nights.last.run_id)
     assert shown["noisy"] is None
     assert any("steady again" in message["message"] for message in inbox.messages)
@@ -120,14 +123,14 @@ def test_judged_again_it_says_the_same(
     before(Warehouse(connection), given, WILD)
     nights(100.0)
     first = nights.last
-    events = reader.series.noise_events()
+    events = reader.series.read("noise_events", run_id=None)
     assert len(events) == 1
     for _ in range(2):
         nights.judge(first)
-        assert reader.series.noise_events() == events
+        assert reader.series.read("noise_events", run_id=None) == events
     nights(30.0)
     nights.judge(first)
-    assert reader.series.noise_events() == events
+    assert reader.series.read("noise_events", run_id=None) == events
 
 
 def test_an_alert_of_a_series_that_became_noisy_stays_as_it_is(
@@ -155,7 +158,7 @@ def test_a_steady_series_is_not_listed(
 ) -> None:
     before(Warehouse(connection), given, 0.01)
     nights(100.0)
-    assert reader.series.noise_events() == []
+    assert reader.series.read("noise_events", run_id=None) == []
     (shown,) = reader.runs.results(nights.last.run_id)
     assert shown["noisy"] is None
 

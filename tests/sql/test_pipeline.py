@@ -28,8 +28,8 @@ def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
     first = pipeline.ingest(run)
     again = pipeline.ingest(run)
 
-    assert (first.changed, first.measured, first.quarantined, first.failed) == (True, 2, 0, 0)
-    assert not again.changed
+    assert "loaded: 2 measured, 0 quarantined, 0 failed or not measured" in first
+    assert "nothing changed" in again
     assert waiting_runs(spool) == []
     medians = {r["case_id"]: r for r in rows("select * from marts.fct_measurement")}
     assert set(medians) == {STEADY.case_id, NEW.case_id}
@@ -53,7 +53,7 @@ def test_windows_that_contradict_their_steps_never_become_a_median(
 
     result = pipeline.ingest(run)
 
-    assert result.measured == 0
+    assert ": 0 measured" in result
     assert rows("select * from marts.fct_measurement") == []
     reasons = rows("select quarantine_reasons as reasons from raw.repeat where repeat = 1")[0][
         "reasons"
@@ -78,7 +78,7 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
 
     result = pipeline.ingest(run)
 
-    assert (result.measured, result.quarantined) == (1, 0)
+    assert ": 1 measured, 0 quarantined" in result
     median = rows("select * from marts.fct_measurement")[0]
     assert (median["n"], median["throughput"]) == (3, pytest.approx(100.0))
     assert rows("select minimum from raw.measurement")[0]["minimum"] > 99

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nightbench.core.model import (
-    CaseStatus,
-    CaseToLoad,
-    PublishedFigures,
-    Reason,
-    ReasonCode,
-    RunKind,
-    SuiteTable,
-)
+from nightbench.core.model import CaseStatus, CaseToLoad, Reason, ReasonCode, RunKind, SuiteTable
+from nightbench.core.model.suites import PublishedFigures
 
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 

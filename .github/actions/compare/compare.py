@@ -63,7 +63,7 @@ def fraction(value: str) -> float:
 
 
 def number(name: str, kind: Callable[[str], float]) -> float | None:
-    """Return a number; None where none is set."""
+    """Return a number; None if none is set."""
     try:
         return kind(setting(name)) if setting(name) else None
     except ValueError:

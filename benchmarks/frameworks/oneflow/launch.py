@@ -9,7 +9,7 @@ def _environment(job, process, ports):
         env["MASTER_ADDR"] = job["nodes"][0]["data_address"]
         env["MASTER_PORT"] = str(ports["master"])
         env["WORLD_SIZE"] = str(len(job["processes"]))
-        # OneFlow counts the ranks of a host itself: LOCAL_RANK would be wrong where two nodes of a
+        # OneFlow counts the ranks of a host itself: LOCAL_RANK would be wrong if two nodes of a
         # cluster are one host.
         env["RANK"] = str(process["rank"])
     here = [p["device"] for p in job["processes"] if p["node"] == process["node"]]

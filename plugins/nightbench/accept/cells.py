@@ -115,22 +115,19 @@ def _modes(framework: FrameworkInfo, cluster: Cluster) -> Iterator[Case]:
     two = (1, 2) if cluster.devices_per_node > 1 else (2, 1)
     own: dict[str, Any] = {axis: values(axis)[0] for axis in _COMBINED}
     pair = Case("", framework.line, Strategy.COLLECTIVE, *two, trainers=2, **own)
+    single = replace(pair, strategy=Strategy.SINGLE, nodes=1, devices_per_node=1, trainers=1)
     if two[0] > len(cluster.nodes):
         strategies = [each for each in strategies if each == Strategy.SINGLE]
     for combined in itertools.product(*map(values, _COMBINED)):
         more: dict[str, Any] = dict(zip(_COMBINED, combined, strict=True))
         if Strategy.SINGLE in strategies:
-            yield replace(
-                pair, strategy=Strategy.SINGLE, nodes=1, devices_per_node=1, trainers=1, **more
-            )
+            yield replace(single, **more)
         if Strategy.COLLECTIVE in strategies:
             yield replace(pair, **more)
     # With one device, test what needs no second device.
     lone = Strategy.COLLECTIVE not in strategies
-    few = pair
-    if lone:
-        few = replace(pair, strategy=Strategy.SINGLE, nodes=1, devices_per_node=1, trainers=1)
-    else:
+    few = single if lone else pair
+    if not lone:
         for stage in values("shard_stage"):
             yield replace(pair, shard=2, shard_stage=int(stage))
         for schedule in values("schedule"):

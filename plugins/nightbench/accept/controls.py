@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from nightbench.core.model import Cluster
 from nightbench.night.cluster_preflight import ClusterHealth
-from nightbench.nodes import Control, Finding
+from nightbench.nodes import Finding
 from nightbench.nodes.device_peaks import peak_of
 from nightbench.nodes.node_preflight import fail, warn
 
@@ -35,19 +35,10 @@ def short_controls(health: ClusterHealth, least: Mapping[str, float]) -> list[Fi
 
 
 def peak_remarks(health: ClusterHealth, cluster: Cluster) -> list[str]:
-    """Return each matrix product of an undisturbed GPU as a share of the GPU's dense peak."""
-    found = []
-    for control, share in peak_shares(health, cluster):
-        low = f", less than {LEAST_SHARE:.0%}: check clocks, power limits and the library's version"
-        found.append(
-            f"{control.node} {control.device} {control.metric}: {control.median:.4g} "
-            f"{control.unit}, {share:.0%} of the dense peak{low if share < LEAST_SHARE else ''}"
-        )
-    return found
+    """Return each matrix product of an undisturbed GPU as a share of the GPU's dense peak.
 
-
-def peak_shares(health: ClusterHealth, cluster: Cluster) -> list[tuple[Control, float]]:
-    """Return the products of GPUs with their share; only of nodes whose GPUs are of one model."""
+    Only of nodes whose GPUs are of one model.
+    """
     models = {
         node.seen.node: {gpu["name"] for gpu in (node.seen.document or {}).get("gpus", ())}
         for node in health.nodes
@@ -55,11 +46,16 @@ def peak_shares(health: ClusterHealth, cluster: Cluster) -> list[tuple[Control, 
     found = []
     for each in health.valid_controls:
         metric, _, precision = each.metric.partition("_product")
-        if metric != "matrix" or not each.device.startswith("gpu"):
-            continue
         names = models.get(each.node, set())
-        if len(names) == 1:
-            peak = peak_of(next(iter(names)), precision.strip("_") or "fp32", cluster)
-            if peak is not None:
-                found.append((each, each.median * 1e9 / peak))
+        if metric != "matrix" or not each.device.startswith("gpu") or len(names) != 1:
+            continue
+        peak = peak_of(next(iter(names)), precision.strip("_") or "fp32", cluster.peak_flops)
+        if peak is None:
+            continue
+        share = each.median * 1e9 / peak
+        low = f", less than {LEAST_SHARE:.0%}: check clocks, power limits and the library's version"
+        found.append(
+            f"{each.node} {each.device} {each.metric}: {each.median:.4g} {each.unit}, "
+            f"{share:.0%} of the dense peak{low if share < LEAST_SHARE else ''}"
+        )
     return found

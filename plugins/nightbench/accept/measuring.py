@@ -6,7 +6,6 @@ must be retested are tried.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -185,8 +184,8 @@ def try_modes(
     run_id = new_run_id(SUITE, now)
     observer.say(f"cluster {cluster.name}: checking and measuring {len(cluster.nodes)} nodes")
     health = asyncio.run(examine(context, cells))
-    with closing(context.connect()) as connection:
-        nodes = cluster_preflight.record_preflight(connection, run_id, health, cluster.health)
+    with opened(context.connect) as warehouse:
+        nodes = cluster_preflight.record_preflight(warehouse, run_id, health, cluster.health)
     observer.examined(health, nodes)
     found = short_controls(health, cluster.health.min_controls)
     for each in found:
@@ -210,7 +209,7 @@ def try_modes(
         dag_id=context.dag_id,
         dag_run_id=context.dag_run_id,
         deadline=span.end if span else None,
-        past=case_histories(cluster.name, context.connect, context.spool),
+        past=case_histories(cluster.name, context.connect),
     )
     folder = store_plan(plan, context.spool)
     observer.say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}")
@@ -224,7 +223,7 @@ def try_modes(
         interrupted = True
         observer.say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     mark_ended(folder)
-    observer.say(ingest_run(context.spool, run_id, context.connect).sentence())
+    observer.say(ingest_run(context.spool, run_id, context.connect))
     return AcceptanceEnd(context.states(cells), short, interrupted)
 
 

@@ -31,7 +31,7 @@ class ModeState:
     known: AcceptedMode | None = None
     """Its newest result, perhaps with another build."""
     due: str | None = None
-    """Why it has to be tried; None where the newest result still holds."""
+    """Why it has to be tried; None if the newest result still holds."""
     waits: str | None = None
     """Why it is not tried: fewer devices failed."""
 
@@ -87,17 +87,17 @@ def mode_states(
         asked = again is not None and newest is not None and newest.started_at < again
         why = due or ("requested again" if asked else None)
         found.append(ModeState(cell, build, newest, why))
-    failed = {each.cell.narrower: each.cell for each in found if _fails(each)}
+    failed = {
+        each.cell.narrower: each.cell
+        for each in found
+        if each.outcome == "failed" and not each.cell.is_wide
+    }
     return [
         dataclasses.replace(each, waits=f"{few.mode} did not pass at {few.devices}")
         if each.cell.is_wide and each.due and (few := failed.get(each.cell.narrower))
         else each
         for each in found
     ]
-
-
-def _fails(state: ModeState) -> bool:
-    return state.outcome == "failed" and not state.cell.is_wide
 
 
 def _due_now(known: AcceptedMode, cluster: Cluster, catalog: Catalog) -> str | None:

@@ -1,11 +1,9 @@
 """Decides which verdicts open, continue, resolve or reopen an alert. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from nightbench.core.model import AlertMetric, Verdict, VerdictKind, gain_of, info_of
 
@@ -40,7 +38,7 @@ class LiveAlert:
     metric: AlertMetric = "throughput"
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Return the alert of a row of the statement `continuing_alerts`."""
         return cls(**{**row, "kind": VerdictKind(row["kind"])})
 

@@ -59,7 +59,7 @@ def backtest(
     since: datetime | None = None,
     progress: Progress | None = None,
 ) -> Backtest:
-    """Replay series under their suites' policies and, where given, under changed ones.
+    """Replay series under their suites' policies and, if given, under changed ones.
 
     `proposed` holds the fields of the policy with other values. Only alerts from `since` on count.
     """
@@ -99,7 +99,7 @@ def pasts_of(
 ) -> list[PastSeries]:
     """Return series of the warehouse with all their nights, imported ones too.
 
-    `names` are case ids, or patterns of them with `*`; all where empty. A suite's series are those
+    `names` are case ids, or patterns of them with `*`; all if empty. A suite's series are those
     that it measured last.
 
     Raises:
@@ -126,7 +126,7 @@ def pasts_of(
     ]
 
 
-def pasts_in(file: HistoryFile, names: Sequence[str] = ()) -> list[PastSeries]:
+def pasts_in(file: HistoryFile) -> list[PastSeries]:
     """Return the series of a file for `nightbench import`; nothing is stored.
 
     Raises:
@@ -135,14 +135,13 @@ def pasts_in(file: HistoryFile, names: Sequence[str] = ()) -> list[PastSeries]:
     found: dict[SERIES, PastSeries] = {}
     points: dict[SERIES, list[HistoryPoint]] = {}
     for run, planned, measured in read_history(file):
-        named = not names or any(fnmatchcase(planned.case_id, name) for name in names)
-        if measured.throughput is None or run.run_kind is not RunKind.NIGHTLY or not named:
+        if measured.throughput is None or run.run_kind is not RunKind.NIGHTLY:
             continue
         key = (planned.case_id, run.cluster)
         points.setdefault(key, []).append(point_of(run, measured))
         found[key] = PastSeries(key, run.suite, points[key])
     if not found:
-        raise UserError(f"{file.path}: found no nightly series{_filters(names)}")
+        raise UserError(f"{file.path}: found no nightly series")
     for nights in points.values():
         nights.sort(key=lambda point: point.at)
     return list(found.values())

@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from logging.handlers import BufferingHandler
 from typing import Any
 from urllib.parse import unquote
 
@@ -72,7 +73,7 @@ def send(
 ) -> list[Delivery]:
     """Send to each channel, or URL, and return one delivery for each, in their order.
 
-    Pictures go along where the channel takes attachments. Where it refuses the message with them,
+    Pictures go along if the channel takes attachments. If it refuses the message with them,
     it gets the message alone. A Connection that holds several services is one channel: each of
     them is tried by itself, and it took the message when all of them did.
 
@@ -124,7 +125,7 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
             if "overflow=" not in url:
                 service.overflow_mode = apprise.OverflowMode.SPLIT
             said.clear()
-            # One by one, so that a retry does not repeat the message where it was accepted.
+            # One by one, so that a retry does not repeat the message if it was accepted.
             if not _was_accepted(service, title, body, pictures):
                 reasons.append(_reason(said, url))
         return Delivery(channel, not reasons, "; ".join(dict.fromkeys(reasons)) or None)
@@ -168,39 +169,30 @@ def _apprise() -> Any:
     return apprise
 
 
+MOST_WARNINGS = 1000
 _SPEAKERS = ("apprise", "urllib3", "requests", "slixmpp", "paho")
 """Loggers that may quote a URL: Apprise's own, and those of what its plugins send with."""
 
 
-class _WarningCollector(logging.Handler):
-    """Collects log records from warnings on; the rest is dropped."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("apprise"):
-            self.said.append(record.getMessage())
-
-
 @contextlib.contextmanager
-def _captured() -> Iterator[list[str]]:
-    """Collect Apprise's warnings, which may quote secrets, instead of logging them."""
-    collector = _WarningCollector()
+def _captured() -> Iterator[list[logging.LogRecord]]:
+    """Collect warnings, which may quote secrets, instead of logging them."""
+    collector = BufferingHandler(MOST_WARNINGS)
+    collector.setLevel(logging.WARNING)
     loggers = [logging.getLogger(name) for name in _SPEAKERS]
     before = [(one.handlers[:], one.propagate) for one in loggers]
     for one in loggers:
         one.handlers, one.propagate = [collector], False
     try:
-        yield collector.said
+        yield collector.buffer
     finally:
         for one, (handlers, propagate) in zip(loggers, before, strict=True):
             one.handlers, one.propagate = handlers, propagate
 
 
-def _reason(said: Sequence[str], url: str) -> str:
+def _reason(records: Sequence[logging.LogRecord], url: str) -> str:
     """Return Apprise's last warning without any part of the URL."""
+    said = [each.getMessage() for each in records if each.name.startswith("apprise")]
     text = " ".join(said[-1].split()) if said else "Apprise reported no reason"
     _, _, secret = url.partition("://")
     words = {w for part in _SECRETS.findall(secret) for w in (part, unquote(part))}

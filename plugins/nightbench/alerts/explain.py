@@ -121,6 +121,7 @@ class CauseFactsReader:
         # Controls are measured when a night begins: controls nearer to the bad night belong to it.
         failed, training = _has_failed(alert), _is_training(alert)
         boundary = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
+        newest = {each.node: each for each in self._preflights if each.at < boundary}
         return CauseFacts(
             case_id=alert["case_id"],
             cluster=self._run.cluster,
@@ -143,7 +144,7 @@ class CauseFactsReader:
                 if row["case_id"] != alert["case_id"] and not training
             ),
             controls=() if training else tuple(self._series(boundary)),
-            preflights_before=tuple(self._newest_preflights(boundary)),
+            preflights_before=tuple(newest.values()),
             preflights_since=tuple(each for each in self._preflights if each.at >= boundary),
         )
 
@@ -188,10 +189,6 @@ class CauseFactsReader:
             ControlSeries(node, metric, device, tuple(before[-CONTROLS:]), tuple(since))
             for (node, metric, device, _), (before, since) in sides.items()
         ]
-
-    def _newest_preflights(self, boundary: datetime) -> list[PreflightFacts]:
-        newest = {each.node: each for each in self._preflights if each.at < boundary}
-        return list(newest.values())
 
 
 class _Changes:
@@ -347,23 +344,18 @@ def _findings_of(findings: Sequence[Mapping[str, str]], what: str) -> list[str]:
 
 def _hardware(row: Row) -> dict[str, str]:
     """Return the fields of a node in a preflight, by the names that a fingerprint uses."""
-    found: dict[str, Any] = {"boot": row["boot_id"]}
-    for gpu in row["gpus"] or ():
-        name = f"gpus.{gpu['index']}"
-        found |= {
-            f"{name}.model": gpu["name"],
-            f"{name}.driver": gpu["driver"],
-            f"{name}.max_sm_clock_mhz": gpu["clock_sm_max_mhz"],
-            f"{name}.pcie_width": gpu["pcie_width"],
-            f"{name}.persistence": gpu["persistence"],
+    gpus = [
+        {
+            "index": gpu["index"],
+            "model": gpu["name"],
+            "max_sm_clock_mhz": gpu["clock_sm_max_mhz"],
+            **{name: gpu[name] for name in ("driver", "pcie_width", "persistence")},
         }
-    for link in row["links"] or ():
-        name = f"network.{link['name']}"
-        found |= {f"{name}.speed_mbit_s": link["mbps"], f"{name}.mtu": link["mtu"]}
-    if row["governors"]:
-        found["governor"] = ", ".join(row["governors"])
-    return {
-        name: f"{value:g}" if isinstance(value, float) else str(value)
-        for name, value in found.items()
-        if value is not None
-    }
+        for gpu in row["gpus"] or ()
+    ]
+    links = [
+        {"name": link["name"], "speed_mbit_s": link["mbps"], "mtu": link["mtu"]}
+        for link in row["links"] or ()
+    ]
+    document = {"boot": row["boot_id"], "gpus": gpus, "network": links}
+    return flat({**document, "governor": row["governors"]})

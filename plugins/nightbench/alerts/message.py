@@ -36,26 +36,22 @@ class Links:
     """Makes links to pages of Airflow's UI."""
 
     base_url: str
-    """Base URL of Airflow's API server."""
+    """Base URL of Airflow's API server, without a slash at its end."""
 
     def results(self, run: Run) -> str:
         """The results of a run."""
-        return f"{self._base}/plugin/benchmarks/runs/{quote(run.run_id, safe='')}"
+        return f"{self.base_url}/plugin/benchmarks/runs/{quote(run.run_id, safe='')}"
 
     def alert(self, alert_id: int) -> str:
         """An alert with its history."""
-        return f"{self._base}/plugin/benchmarks/alerts/{alert_id}"
+        return f"{self.base_url}/plugin/benchmarks/alerts/{alert_id}"
 
     def dag_run(self, run: Run) -> str | None:
         """The DAG run that measured; None for a run that no DAG made."""
         if not (run.dag_id and run.dag_run_id):
             return None
         dag_id, dag_run_id = (quote(name, safe="") for name in (run.dag_id, run.dag_run_id))
-        return f"{self._base}/dags/{dag_id}/runs/{dag_run_id}"
-
-    @property
-    def _base(self) -> str:
-        return self.base_url.rstrip("/")
+        return f"{self.base_url}/dags/{dag_id}/runs/{dag_run_id}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class AlertItem:
     first_bad: HistoryPoint | None = None
     last_good: HistoryPoint | None = None
     changes: tuple[str, ...] | None = None
-    """Differences between these two runs, a line each; None where one is unknown."""
+    """Differences between these two runs, a line each; None if one is unknown."""
     cause: Cause | None = None
     confirmation: Confirmation | None = None
     is_awaited: bool = False
@@ -76,7 +72,7 @@ class AlertItem:
     error: str | None = None
     """End of the traceback of the case's last repeat that failed."""
     grown_from: float | None = None
-    """Change that an earlier message said; None where there was none, or it has not grown since."""
+    """Change that an earlier message said; None if there was none, or it has not grown since."""
     reproduce: str | None = None
     """The command that measures it again."""
     untried: str | None = None

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
 from nightbench.alerts.outbox import Item
 from nightbench.causes.field_changes import differences
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind, info_of
-from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.reproduce import command_of
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse
@@ -25,8 +23,11 @@ class MessageBuilder:
     def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Item]) -> None:
         self._warehouse = warehouse
         self._plan = plan
-        self._unnotified = unnotified
         self._verdicts: dict[str, dict[str, Verdict]] = {}
+        news = [each.alert_id for each in unnotified if each.is_news]
+        self._causes = warehouse.causes.latest(news)
+        self._shared_changes = warehouse.alerts.shared_changes(news)
+        self._confirmations = warehouse.experiments.latest_confirmations(news)
         self._news: dict[int, AlertItem] = {}
 
     def verdict(self, row: Mapping[str, Any]) -> Verdict:
@@ -88,6 +89,7 @@ class MessageBuilder:
         states = self._warehouse.runs.case_states(verdict.case_id, wanted)
         good, bad = states.get(verdict.last_good_run_id or ""), states.get(bad_run_id)
         unit = (row["unit"] or "") if "unit" in row else ""
+        shared = self._shared_changes.get(each.alert_id, {})
         return AlertItem(
             verdict=verdict,
             unit=unit,
@@ -106,12 +108,9 @@ class MessageBuilder:
             if row["axes"]
             else None,
             untried=bad["untried"] if bad else None,
-            **self._shared(each.alert_id),
+            shared=shared.get("sentence"),
+            members=shared.get("members", {}),
         )
-
-    def _shared(self, alert_id: int) -> dict[str, Any]:
-        row = self._shared_changes.get(alert_id)
-        return {"shared": row["sentence"], "members": row["members"]} if row else {}
 
     def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
@@ -123,22 +122,6 @@ class MessageBuilder:
         shown = [replace(point, value=point.value / metric.divisor) for point in points]
         baseline = verdict.baseline and verdict.baseline / metric.divisor
         return picture(title, shown, unit, since, baseline)
-
-    @cached_property
-    def _alert_ids(self) -> list[int]:
-        return [each.alert_id for each in self._unnotified if each.is_news]
-
-    @cached_property
-    def _causes(self) -> dict[int, Cause]:
-        return self._warehouse.causes.latest(self._alert_ids)
-
-    @cached_property
-    def _shared_changes(self) -> dict[int, dict[str, Any]]:
-        return self._warehouse.alerts.shared_changes(self._alert_ids)
-
-    @cached_property
-    def _confirmations(self) -> dict[int, Confirmation]:
-        return self._warehouse.experiments.latest_confirmations(self._alert_ids)
 
 
 def _point(state: Mapping[str, Any] | None, verdict: Verdict) -> HistoryPoint | None:

@@ -33,7 +33,8 @@ def quarantine(
     oldest first. A case without a value keeps its state.
     """
     run, limit, judged = plan.run, plan.policy.max_spread, plan.policy.judged
-    noisy = set(warehouse.series.noisy_before(run.cluster, run.run_id, run.started_at))
+    before_night = {"cluster": run.cluster, "run_id": run.run_id, "at": run.started_at}
+    noisy = {row["case_id"] for row in warehouse.series.read("noisy_before", **before_night)}
     tonight = {
         each.case_id: each.point
         for each in warehouse.runs.measured(run.run_id, judged)
@@ -57,7 +58,7 @@ def quarantine(
                 }
             )
     # If the run was judged before, its stored decision applies.
-    for event in warehouse.series.noise_events(run_id=run.run_id):
+    for event in warehouse.series.read("noise_events", run_id=run.run_id):
         (noisy.add if event["what"] == NOISY else noisy.discard)(event["case_id"])
     return frozenset(noisy)
 
@@ -174,7 +175,7 @@ def drift_notes(rows: Iterable[Row]) -> list[str]:
 
 
 def confirmation_notes(confirmations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence about the confirmations of a run; none where it has requested none."""
+    """Return a sentence about the confirmations of a run; none if it has requested none."""
     rows = [row for row in confirmations if row["requested_by"] == NIGHTBENCH]
     ended = [row for row in rows if row["verdict"] is not None]
     if not rows:

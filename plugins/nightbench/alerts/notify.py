@@ -3,12 +3,10 @@
 A message goes to each channel once (`nightbench.alerts.outbox`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from nightbench.alerts import Delivery, Links, Message, Picture, message, outbox
 from nightbench.alerts.channels import ResolveConnection
@@ -40,9 +38,9 @@ class Notifier:
     links: Links | None = None
 
     @classmethod
-    def of(cls, resolve: ResolveConnection | None, base_url: str | None) -> Notifier:
-        """Return a notifier whose messages link to Airflow's API server where its URL is known."""
-        return cls(resolve, Links(base_url) if base_url else None)
+    def of(cls, resolve: ResolveConnection | None, base_url: str | None) -> Self:
+        """Return a notifier whose messages link to Airflow's API server if its URL is known."""
+        return cls(resolve, Links(base_url.rstrip("/")) if base_url else None)
 
 
 def notify(
@@ -57,7 +55,7 @@ def notify(
         warehouse: its connection locks the cluster's alerts.
         plan: of the run with the news.
         notifier: how messages are sent.
-        night: whose message it is; that of the latest unnotified alert where None.
+        night: whose message it is; that of the latest unnotified alert if None.
 
     Raises:
         UserError: a message was refused by every channel that it goes to.
@@ -138,7 +136,7 @@ class _Notification:
         alerts = [router.of(row) for row in rows]
         for each in alerts:
             if each.is_news and each.row["owner"] is None:
-                self.warehouse.alerts.route(each.alert_id, each.owner, each.news)
+                self.warehouse.alerts.change("route_alert", each.alert_id, each.owner, each.news)
         found = messages.read("unnotified_notes", **ours, until=run.started_at)
         notes = [router.note(row) for row in found]
         latest = max([run.started_at, *(row["of_run_at"] for row in rows)])

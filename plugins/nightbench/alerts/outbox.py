@@ -47,7 +47,7 @@ class Item:
 
     @property
     def is_news(self) -> bool:
-        """True where an alert was opened or reopened; False where it ended."""
+        """True if an alert was opened or reopened; False if it ended."""
         return self.kind == ALERT
 
 

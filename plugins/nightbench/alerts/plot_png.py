@@ -1,7 +1,5 @@
 """The plot of a series as a PNG for messages: neither mail clients nor chats show SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,7 +5,6 @@ The message, the pages and the command read what is stored, and group alerts by 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from nightbench.core.model import gain_of, info_of
 from nightbench.core.sentences import percent
@@ -25,13 +24,6 @@ def store_ranks(warehouse: Warehouse, cluster: str) -> None:
     """Compute and store the ranks of a cluster's live alerts."""
     rows = warehouse.alerts.read("live_alerts", cluster=cluster)
     warehouse.alerts.store_ranks([vars(rank) for rank in ranks_of(rows)])
-
-
-class AlertSeverity(NamedTuple):
-    """How urgent alerts are, and why in a clause."""
-
-    level: str
-    because: str
 
 
 @dataclass(frozen=True)
@@ -58,38 +50,41 @@ def ranks_of(rows: Iterable[Row]) -> list[AlertRank]:
         groups.setdefault(row["group_key"] or row["alert_id"], []).append(row)
     found = []
     for group in groups.values():
-        severity = severity_of(group)
+        severity, because = severity_of(group)
         loss = sum(map(least_loss, group))
-        rank = LEVELS.index(severity.level) + 1 / (1 + loss)
+        rank = LEVELS.index(severity) + 1 / (1 + loss)
         members = sorted(group, key=lambda row: (_gain(row), row["alert_id"]))
         found += [
-            AlertRank(row["alert_id"], *severity, rank, place)
+            AlertRank(row["alert_id"], severity, because, rank, place)
             for place, row in enumerate(members, 1)
         ]
     return found
 
 
-def severity_of(group: Sequence[Row]) -> AlertSeverity:
-    """Return the severity of a group: by certain loss, by number of series, by confirmation."""
+def severity_of(group: Sequence[Row]) -> tuple[str, str]:
+    """Return the severity of a group, and in a clause why.
+
+    It depends on the certain loss, the number of series, and confirmations.
+    """
     least = max(map(least_loss, group))
     outcomes = {row["confirmation"] for row in group}
     if any(row["change"] is None for row in group):
-        return AlertSeverity(HIGH, "no longer yields a result")
+        return HIGH, "no longer yields a result"
     if any(row["metric"] == "training" for row in group):
-        return AlertSeverity(HIGH, "trains differently from before")
+        return HIGH, "trains differently from before"
     if outcomes == {"not_confirmed"}:
-        return AlertSeverity(LOW, "was not confirmed when measured again")
+        return LOW, "was not confirmed when measured again"
     if len(group) >= MANY:
-        return AlertSeverity(HIGH, f"{len(group)} series drop together")
+        return HIGH, f"{len(group)} series drop together"
     if least >= LARGE:
-        return AlertSeverity(HIGH, f"loses {percent(least)} at least")
+        return HIGH, f"loses {percent(least)} at least"
     if "confirmed" in outcomes:
-        return AlertSeverity(MEDIUM, "was confirmed when measured again")
+        return MEDIUM, "was confirmed when measured again"
     if least >= SMALL:
-        return AlertSeverity(MEDIUM, f"loses {percent(least)} at least")
+        return MEDIUM, f"loses {percent(least)} at least"
     if len(group) > 1:
-        return AlertSeverity(MEDIUM, f"{len(group)} series drop together")
-    return AlertSeverity(LOW, f"may lose less than {percent(SMALL, 0)}")
+        return MEDIUM, f"{len(group)} series drop together"
+    return LOW, f"may lose less than {percent(SMALL, 0)}"
 
 
 def least_loss(row: Row) -> float:

@@ -70,7 +70,7 @@ def label_of(events: Sequence[Mapping[str, Any]], dismissed_as: str | None) -> b
 
     Args:
         events: rows of `marts.fct_alert_event` of one alert, oldest first.
-        dismissed_as: why it is dismissed; None where it is not.
+        dismissed_as: why it is dismissed; None if it is not.
     """
     label: bool | None = None
     for event in events:
@@ -185,7 +185,7 @@ class Score:
 
     raised: tuple[RaisedAlert, ...]
     labels: Mapping[int, bool]
-    """Index in `raised` -> label, where there is one."""
+    """Index in `raised` -> label, if there is one."""
     missed: tuple[LabelledAlert, ...]
     """Alerts that people found right and that would not have been raised."""
     silenced: tuple[LabelledAlert, ...]

@@ -1,12 +1,10 @@
 """One alert for what many series share: which member has it, and which are covered by it. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
+from typing import Any, Self
 
 from nightbench.alerts.alert_changes import LiveAlert, is_same_event
 from nightbench.core.model import Verdict, VerdictKind
@@ -33,9 +31,9 @@ class LiveSharedChange:
     """Every series that was a member on some night -> its own relative change, the newest one."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> list[LiveSharedChange]:
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> list[Self]:
         """Return the shared changes of the rows of the statement `live_shared_changes`."""
-        found: dict[int, LiveSharedChange] = {}
+        found: dict[int, Self] = {}
         for row in rows:
             factor = Factor(FactorKind(row["factor"]), row["name"])
             new = cls(row["alert_id"], row["case_id"], factor, row["since"], {})

@@ -1,6 +1,7 @@
 """Finds the likeliest cause of a change, with evidence; groups changes of one cause. Pure."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -23,6 +24,8 @@ _ORDER = (
     CauseKind.BENCHMARK_CODE,
 )
 """Order of causes of equal weight, the more specific first: heat explains a slow node."""
+
+_OF_CHANGES = (node_causes.drivers, node_causes.framework_versions, node_causes.benchmark_code)
 
 _OF_SPEED = (node_causes.heat, node_causes.neighbours, node_causes.slow_nodes, node_causes.networks)
 """Causes that change the speed, and no loss."""
@@ -55,19 +58,11 @@ class Explanation:
     `failure_name` of an unexplained failure; empty: unknown."""
 
 
-def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
-    """Return all possible causes, the likeliest first."""
-    makers = (
-        *(node_causes.drivers, node_causes.framework_versions, node_causes.benchmark_code),
-        *(() if facts.is_training else _OF_SPEED),
-    )
-    found = [suspect for make in makers for suspect in make(facts)]
-    return sorted(found, key=lambda s: (-s.weight, _ORDER.index(s.kind), s.name))
-
-
 def explain(facts: CauseFacts) -> Explanation:
-    """Return the likeliest cause of a change; `unexplained` where no cause weighs enough."""
-    found = possible_causes(facts)
+    """Return the likeliest cause of a change; `unexplained` if no cause weighs enough."""
+    makers = _OF_CHANGES if facts.is_training else (*_OF_CHANGES, *_OF_SPEED)
+    found = [cause for make in makers for cause in make(facts)]
+    found.sort(key=lambda cause: (-cause.weight, _ORDER.index(cause.kind), cause.name))
     evidence = _evidence(facts, found)
     if not found or found[0].weight < ENOUGH:
         if facts.failure:
@@ -170,23 +165,22 @@ class Member:
 
 
 def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int, str]:
-    """Return the group of each change by alert_id; empty where it has no suspect.
+    """Return the group of each change by alert_id; empty if it has no suspect.
 
     Args:
         members: changes without a group, in any order.
         known: grouped changes of earlier runs, whose groups are continued.
     """
-    anchors: dict[tuple[str, CauseKind, str], dict[date, str]] = {}
+    anchors: dict[tuple[str, CauseKind, str], dict[date, str]] = defaultdict(dict)
     for one in sorted(known, key=lambda m: (m.night, m.group)):
         if one.group:
-            of_suspect = anchors.setdefault((one.cluster, one.kind, one.suspect), {})
-            of_suspect.setdefault(one.night, one.group)
+            anchors[one.cluster, one.kind, one.suspect].setdefault(one.night, one.group)
     found: dict[int, str] = {}
     for one in sorted(members, key=lambda m: (m.night, m.alert_id)):
         if not one.suspect:
             found[one.alert_id] = ""
             continue
-        nights = anchors.setdefault((one.cluster, one.kind, one.suspect), {})
+        nights = anchors[one.cluster, one.kind, one.suspect]
         near = [night for night in nights if abs((night - one.night).days) <= APART]
         if near:
             key = nights[min(near, key=lambda night: (abs((night - one.night).days), night))]

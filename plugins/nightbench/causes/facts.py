@@ -24,7 +24,7 @@ class NightFacts:
     at: datetime
     framework_version: str | None = None
     build: str = ""
-    """Name of the build: the wheel's digest where it has one."""
+    """Name of the build: the wheel's digest if it has one."""
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Versions that the ranks reported, by name."""
     definition_digest: str | None = None
@@ -49,7 +49,7 @@ class Peer:
     framework: str
     nodes: tuple[str, ...]
     dropped: bool | None
-    """True where it dropped on the same nights (for a failure: failed too); None where unknown."""
+    """True if it dropped on the same nights (for a failure: failed too); None if unknown."""
     framework_version: str | None = None
     dropped_with_others: bool = False
     """It dropped with others of a node, a network or a line that are not this series'."""
@@ -70,7 +70,7 @@ class ControlSeries:
     """A control measurement before and since the change; higher is better."""
 
     node: str
-    """`n1+n2` where it is between nodes."""
+    """`n1+n2` if it is between nodes."""
     metric: str
     device: str
     before: tuple[float, ...]
@@ -124,7 +124,7 @@ class PreflightFacts:
 
     @property
     def has_neighbours(self) -> bool:
-        """True where foreign work ran on the node."""
+        """True if foreign work ran on the node."""
         return self.foreign_share > BUSY or bool(self.foreign)
 
 
@@ -142,7 +142,7 @@ class CauseFacts:
     is_training: bool = False
     """The losses changed, which only software and hardware can do."""
     failure: tuple[Reason, ...] = ()
-    """Why there is no value; empty where there is one."""
+    """Why there is no value; empty if there is one."""
     faults: Mapping[str, Reason] = field(default_factory=dict)
     """Node -> why it caused the failure."""
     bad: tuple[NightFacts, ...] = ()
@@ -150,7 +150,7 @@ class CauseFacts:
     good: tuple[NightFacts, ...] = ()
     """Nights before the change, with `last_good`, oldest first."""
     shared: SharedFactor | None = None
-    """None where it moved alone."""
+    """None if it moved alone."""
     peers: tuple[Peer, ...] = ()
     controls: tuple[ControlSeries, ...] = ()
     """Control measurements of the whole cluster."""

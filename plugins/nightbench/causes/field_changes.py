@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nightbench.core.model import differ
+
 _NOT_THE_NODE = frozenset(
     {"schema", "id", "host", "taken_at", "build", "python", "packages", "code_digest"}
 )
@@ -141,16 +143,14 @@ def differences(good: State, bad: State) -> tuple[RunDifference, ...]:
 
 
 def _of_runs(good: State, bad: State) -> Iterator[RunDifference]:
-    line = bad.get("line") or "framework"
-    for key, name in (("framework_version", line), ("build_id", "build")):
-        if good.get(key) and bad.get(key) and good[key] != bad[key]:
-            yield RunDifference(name, good[key], bad[key])
-    for key, name in (
-        ("definition_digest", "definition of the case (workload or protocol)"),
-        ("code_digest", "benchmark code"),
+    for key, name, shown in (
+        ("framework_version", bad.get("line") or "framework", None),
+        ("build_id", "build", None),
+        ("definition_digest", "definition of the case (workload or protocol)", 12),
+        ("code_digest", "benchmark code", 12),
     ):
-        if good.get(key) and bad.get(key) and good[key] != bad[key]:
-            yield RunDifference(name, good[key][:12], bad[key][:12])
+        if differ(good.get(key), bad.get(key)):
+            yield RunDifference(name, good[key][:shown], bad[key][:shown])
 
 
 def _of_nodes(good: Any, bad: Any) -> Iterator[RunDifference]:

@@ -5,6 +5,7 @@ changed ones, and foreign work on them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from nightbench.causes.facts import CauseFacts, NightFacts, PreflightFacts
 from nightbench.causes.field_changes import FieldChange, changes
@@ -16,7 +17,6 @@ from nightbench.causes.possible_cause import (
     explain_loss,
     largest_loss,
     other_frameworks,
-    other_series,
     pair_of,
     peers_by_place,
     peers_on,
@@ -32,12 +32,7 @@ from nightbench.core.sentences import sentence
 _ChangeBetween = Callable[[CauseFacts, NightFacts, NightFacts], PossibleCause | None]
 
 
-def framework_versions(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield a change of the framework's version, build, Python or environment, if there is one."""
-    yield from _first_at_boundary(facts, _framework_change)
-
-
-def _first_at_boundary(facts: CauseFacts, change: _ChangeBetween) -> Iterator[PossibleCause]:
+def _first_at_boundary(change: _ChangeBetween, facts: CauseFacts) -> Iterator[PossibleCause]:
     """Yield the cause at the first boundary that has one, with evidence against this boundary."""
     for good, bad, objection in facts.boundaries:
         cause = change(facts, good, bad)
@@ -98,11 +93,6 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
     return cause
 
 
-def benchmark_code(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield a change of the benchmarks' code or of the work's definition, where there is one."""
-    yield from _first_at_boundary(facts, _code_change)
-
-
 def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> PossibleCause | None:
     if differ(good.definition_digest, bad.definition_digest):
         pair = pair_of(good.definition_digest, bad.definition_digest)
@@ -117,7 +107,7 @@ def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> Possib
         own = count(p for p in facts.peers if p.framework == facts.framework)
         others = count(other_frameworks(facts))
         if own.mostly_dropped:
-            cause.add_for(1, f"{other_series(own.dropped)} of {facts.framework} dropped too")
+            cause.add_for(1, f"{own.dropped} other series of {facts.framework} dropped too")
         if others.mostly_dropped:
             cause.add_for(2, f"other frameworks dropped too ({others.dropped} series)")
             cause.sentence += " and series of several frameworks dropped"
@@ -131,6 +121,13 @@ def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> Possib
     return cause
 
 
+framework_versions = partial(_first_at_boundary, _framework_change)
+"""Yields a change of the framework's version, build, Python or environment, if there is one."""
+
+benchmark_code = partial(_first_at_boundary, _code_change)
+"""Yields a change of the benchmarks' code or of the work's definition, if there is one."""
+
+
 SAME_NODES = "on the same nodes"
 FOREIGN_WORK = frozenset({ReasonCode.FOREIGN_CPU, ReasonCode.FOREIGN_GPU})
 HEAT_DRIFT = 0.05
@@ -139,14 +136,10 @@ HEAT_DRIFT = 0.05
 
 def slow_nodes(facts: CauseFacts) -> Iterator[PossibleCause]:
     """Yield nodes that failed, nodes that are slow, and nodes that are new to the case."""
-    for make in (_faulty_node, _slow_node, _moved_case):
-        cause = make(facts)
-        if cause is not None:
-            yield cause
+    yield from filter(None, (make(facts) for make in (_faulty_node, _slow_node, _moved_case)))
 
 
 def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
-    """Return the nodes that made the case fail as its cause; None where there is none."""
     if not facts.faults:
         return None
     names = sorted(facts.faults)
@@ -191,13 +184,13 @@ def _slow_node(facts: CauseFacts) -> PossibleCause | None:
         cause.add_for(2, facts.shared.sentence)
     there, elsewhere = peers_by_place(facts, nodes)
     if alone and set(alone) & nodes:
-        text = f"{other_series(there.dropped)} dropped there; {elsewhere.steady} elsewhere did not"
+        text = f"{there.dropped} other series dropped there; {elsewhere.steady} elsewhere did not"
         cause.add_for(2, text)
     elif there.mostly_dropped:
-        cause.add_for(1, f"{other_series(there.dropped)} on the same nodes dropped too")
+        cause.add_for(1, f"{there.dropped} other series on the same nodes dropped too")
     others = count(peer for peer in peers_on(facts, nodes) if peer.framework != facts.framework)
     if there.mostly_steady:
-        cause.add_against(2, f"{other_series(there.steady)} on the same nodes were steady")
+        cause.add_against(2, f"{there.steady} other series on the same nodes were steady")
     elif others.mostly_steady:
         # A slow node slows all frameworks.
         cause.add_against(
@@ -234,7 +227,7 @@ def _dropped_only_there(facts: CauseFacts, node: str) -> bool:
 
 
 def _moved_case(facts: CauseFacts) -> PossibleCause | None:
-    """Return nodes that the case ran on for the first time; None where there are none."""
+    """Return nodes that the case ran on for the first time; None if there are none."""
     good, bad = facts.last_good, facts.first_bad
     if good is None or not good.nodes or not bad.nodes:
         return None
@@ -248,7 +241,7 @@ def _moved_case(facts: CauseFacts) -> PossibleCause | None:
 
 
 def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
-    """Yield foreign work on the case's nodes, where there is any."""
+    """Yield foreign work on the case's nodes, if there is any."""
     disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
     reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
     nodes = {reason.node for _, reason in disturbed if reason.node is not None}
@@ -299,24 +292,22 @@ def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
     ]
     throttled = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.throttled]
     hot = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.hot]
-    if slowed or throttled or hot:
-        named = sorted({node for node, _ in (*slowed, *throttled, *hot)})
-        text = f"devices of {' and '.join(named)} "
+    by_heat = "slowed down by heat or power while the case was measured"
+    kinds = (
+        (slowed, 4, "throttled in repeats", by_heat),
+        (throttled, 3, "throttled before the night", "throttled before a benchmark ran"),
+        (hot, 2, "hot before the night", "hot before a benchmark ran"),
+    )
+    found = [kind for kind in kinds if kind[0]]
+    if found:
+        named = sorted({node for devices, *_ in found for node, _ in devices})
+        text = f"devices of {' and '.join(named)} were {found[0][3]}"
         cause = PossibleCause(CauseKind.THERMAL, ", ".join(named), text)
-        if slowed:
-            cause.add_for(4, f"throttled in repeats: {shortened(s for _, s in slowed)}")
-            cause.sentence += "were slowed down by heat or power while the case was measured"
-            before = {reason.code for night in facts.good for reason in night.disturbed}
-            if ReasonCode.DEVICE_THROTTLED in before:
-                cause.add_against(2, "devices were also slowed down on nights before the change")
-        if throttled:
-            cause.add_for(3, f"throttled before the night: {shortened(s for _, s in throttled)}")
-            if not slowed:
-                cause.sentence += "were throttled before a benchmark ran"
-        if hot:
-            cause.add_for(2, f"hot before the night: {shortened(s for _, s in hot)}")
-            if not slowed and not throttled:
-                cause.sentence += "were hot before a benchmark ran"
+        for devices, weight, words, _ in found:
+            cause.add_for(weight, f"{words}: {shortened(said for _, said in devices)}")
+        before = {reason.code for night in facts.good for reason in night.disturbed}
+        if slowed and ReasonCode.DEVICE_THROTTLED in before:
+            cause.add_against(2, "devices were also slowed down on nights before the change")
         seen = {x.node for x in facts.preflights_before if x.throttled or x.hot}
         if (throttled or hot) and not slowed and set(named) <= seen:
             cause.add_against(2, "earlier preflights also found such devices")

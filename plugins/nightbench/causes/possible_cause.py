@@ -60,7 +60,7 @@ class PeerCounts:
 
     @property
     def mostly_steady(self) -> bool:
-        """True where at least two thirds were steady, and at least one."""
+        """True if at least two thirds were steady, and at least one."""
         return self.steady > 0 and self.steady >= MAJORITY * (self.dropped + self.steady)
 
 
@@ -83,7 +83,7 @@ def peers_by_place(facts: CauseFacts, nodes: frozenset[str]) -> tuple[PeerCounts
 
 
 def other_frameworks(facts: CauseFacts) -> list[Peer]:
-    """Return series of other frameworks on the case's nodes; on any where its nodes are unknown."""
+    """Return series of other frameworks on the case's nodes; on any if its nodes are unknown."""
     others = [peer for peer in facts.peers if peer.framework != facts.framework]
     if not facts.nodes:
         return others
@@ -93,7 +93,7 @@ def other_frameworks(facts: CauseFacts) -> list[Peer]:
 def dropped_controls(facts: CauseFacts) -> list[ControlSeries]:
     """Return the control measurements of the case's nodes that dropped.
 
-    A control measurement between nodes counts only where the case runs on all of them.
+    A control measurement between nodes counts only if the case runs on all of them.
     """
     return [
         control
@@ -127,9 +127,9 @@ def weigh_peers(
 ) -> None:
     """Add what most other series did; they are no evidence for the cause if `dropped` is None."""
     if there.mostly_dropped and dropped is not None:
-        cause.add_for(dropped, f"{other_series(there.dropped)} {where} dropped too")
+        cause.add_for(dropped, f"{there.dropped} other series {where} dropped too")
     elif there.mostly_steady:
-        cause.add_against(steady, f"{other_series(there.steady)} {where} were steady")
+        cause.add_against(steady, f"{there.steady} other series {where} were steady")
 
 
 def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None:
@@ -151,11 +151,6 @@ def controls_text(dropped: Sequence[ControlSeries]) -> str:
 def pair_of(one: str | None, other: str | None) -> str:
     """Return the first characters of two digests, `old -> new`."""
     return f"{(one or '')[:12]} -> {(other or '')[:12]}"
-
-
-def other_series(count: int) -> str:
-    """Return `3 other series`."""
-    return f"{count} other series"
 
 
 def shortened(items: Iterable[str]) -> str:

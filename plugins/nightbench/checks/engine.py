@@ -23,37 +23,21 @@ from nightbench.core.model import (
     Process,
     Protocol,
     RankResult,
-    ReferenceLosses,
     RepeatRecord,
     RepeatSummary,
     Severity,
 )
-from nightbench.core.run_plan import CasePlan
+from nightbench.core.run_plan import CaseExpectations, CasePlan
 from nightbench.core.summarize import asynchronous
 
 
 @dataclass(frozen=True)
-class CheckContext:
+class CheckContext(CaseExpectations):
     """The expectations of a result: the plan of its case."""
 
     case: Case
     protocol: Protocol
-    processes: tuple[Process, ...]
-    """All processes that were planned, parameter servers included."""
     unit: str
-    units_per_trainer_step: int | None
-    """None where the run finds its batch."""
-    parameters: int | None = None
-    """Trainable parameters of the workload at this scale, where it fixes them."""
-    losses: ReferenceLosses | None = None
-    """Losses of the first steps that the workload states for the case's scale and batch."""
-    has_dropout: bool = False
-    has_experts: bool = False
-    """Layers choose between experts for each token."""
-    step_flops_per_unit: float | None = None
-    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
-    converges: bool = False
-    """The workload's loss is proved to decrease within the protocol at this scale."""
     shared: bool = False
     """The cluster's nodes share hardware: spread and drift only warn."""
     requested_version: str | None = None
@@ -61,11 +45,9 @@ class CheckContext:
     transport: str | None = None
     """Transport of gradients that the cluster declares; None without a declaration."""
     power_limit_w: float | None = None
-    """Most that the devices of all trainers may draw together, W; None where it is not known."""
+    """Most that the devices of all trainers may draw together, W; None if it is not known."""
     acceptance: bool = False
     """It tries a configuration."""
-    from_log: bool = False
-    """Its values are read from the log of a command, which proves less than a rank does."""
 
     @classmethod
     def of(
@@ -92,7 +74,7 @@ class CheckContext:
 
     @property
     def asynchronous(self) -> bool:
-        """True where trainers do not wait for each other."""
+        """True if trainers do not wait for each other."""
         return asynchronous(self.case)
 
 
@@ -167,7 +149,7 @@ class Check:
     of: str
     """Kind of its subjects: `repeat`, `rank`, `step` or `measurement`."""
     value: Callable[[CheckContext, Any], Any]
-    """`(context, subject)` -> value; None where there is none."""
+    """`(context, subject)` -> value; None if there is none."""
     expects: Expectation
     expected: str | Callable[[CheckContext], str]
     """The expectation as text."""

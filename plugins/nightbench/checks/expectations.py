@@ -20,7 +20,7 @@ from typing import Any
 
 Pair = tuple[Any, Any, Any, Any]
 """(greater, less, text, expected text): one number is at least the other, and the texts are equal;
-either two are left out where one is null."""
+either two are left out if one is null."""
 
 
 class _Later:

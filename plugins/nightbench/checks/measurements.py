@@ -50,7 +50,6 @@ def _enough_words(context: CheckContext) -> str:
 
 
 def _out_of_order(m: Measurement) -> str:
-    """Return minimum, median and maximum if they are not in this order."""
     if m.throughput is None or m.minimum is None or m.maximum is None:
         return ""
     if m.minimum <= m.throughput <= m.maximum:
@@ -65,7 +64,6 @@ def _comparable_version(context: CheckContext, m: Measurement) -> str:
 
 
 def _drift(m: Measurement) -> float | None:
-    """Return the median over the good repeats of how far step times drift."""
     good = [r for r in m.repeats if r.throughput is not None and r.problem is None]
     drifts = [abs(r.drift) for r in good if r.drift is not None]
     return median(drifts) if drifts else None

@@ -25,7 +25,7 @@ from nightbench.checks.engine import (
     equal_to,
     run_checks,
 )
-from nightbench.checks.training import MODE_CHECKS, TRAINING_CHECKS, is_number
+from nightbench.checks.training import TRAINING_CHECKS, is_number
 from nightbench.core.model import (
     CheckResult,
     RankResult,
@@ -42,7 +42,7 @@ TOLERANCE = 0.01
 """Largest relative difference of two independent recordings of the same time."""
 
 LOG_TOLERANCE = 0.1
-"""The same where one of them is what a log states: of some steps, rounded, without the pauses."""
+"""The same if one of them is what a log states: of some steps, rounded, without the pauses."""
 
 MIN_OVERLAP = 0.8
 SLOW_STEP = 10.0
@@ -63,7 +63,6 @@ def _failure(repeat: Repeat) -> str:
 
 
 def _wrong_fields(context: CheckContext, rank: RankResult) -> str:
-    """Return the fields that are missing or wrong."""
     rules = {
         "samples_per_step": is_number(rank.samples_per_step) and rank.samples_per_step > 0,
         "step_end_s": len(rank.step_end_s) >= len(rank.step_seconds),
@@ -99,7 +98,6 @@ def _absent(context: CheckContext, repeat: Repeat) -> str:
 
 
 def _differing_weights(repeat: Repeat) -> str:
-    """Return the digest of each rank's weights if they differ or one is missing."""
     digests = {r.name: r.weights_digest for r in repeat.measured}
     if len(set(digests.values())) <= 1 and None not in digests.values():
         return ""
@@ -115,14 +113,12 @@ def _differing_steps(repeat: Repeat) -> str:
 
 
 def _parameters(context: CheckContext, rank: RankResult) -> int | None:
-    """Return the trainable parameters; None where a parameter server may hold them."""
     # A server may hold the embedding tables: then trainers cannot count them.
     uncounted = None if context.case.strategy is Strategy.PARAMETER_SERVER else 0
     return rank.parameters if rank.parameters is not None else uncounted
 
 
 def _declares_transport(context: CheckContext) -> bool:
-    """Return whether gradients are sent between nodes and the cluster declares the transport."""
     case = context.case
     between = case.strategy is Strategy.COLLECTIVE and case.nodes > 1
     return between and context.transport is not None
@@ -166,12 +162,10 @@ def _tolerance(context: CheckContext) -> float:
 
 
 def _difference(found: float, other: float) -> float | None:
-    """Return the relative difference; None where the other is 0."""
     return abs(found / other - 1) if other else None
 
 
 def _contradiction(summary: RepeatSummary) -> float | None:
-    """Return the relative difference from the throughput by step times."""
     if summary.throughput is None:
         return None
     # An unconfirmed throughput counts as contradicted.
@@ -315,7 +309,6 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         applies=lambda c: c.asynchronous,
     ),
     *TRAINING_CHECKS,
-    *MODE_CHECKS,
 )  # fmt: skip
 
 
@@ -324,15 +317,9 @@ def check_repeats(
 ) -> list[CheckResult]:
     """Run `REPEAT_CHECKS` on all repeats of a case; a repeat is good when no `fail` check is red.
 
-    Raises:
-        ValueError: a record has no summary of the same number.
+    Each record has a summary of the same number.
     """
-    if not records:
-        return []
     by_repeat = {summary.repeat: summary for summary in summaries}
-    unsummarized = [r.repeat for r in records if r.repeat not in by_repeat]
-    if unsummarized:
-        raise ValueError(f"no summary for repeats {unsummarized}")
     trainers = {p.name for p in context.trainers}
     rows: dict[str, list[CheckedRow]] = {"repeat": [], "rank": [], "step": []}
     for record in records:

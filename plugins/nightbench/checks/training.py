@@ -31,7 +31,6 @@ thousand. It is doubled after 2,000 good steps at the earliest."""
 
 
 def _bad_losses(rank: RankResult) -> str:
-    """Return the steps whose loss is no finite number."""
     if not rank.loss_window:
         return "no loss was recorded"
     losses = {"first step": rank.loss_first} | {
@@ -41,7 +40,6 @@ def _bad_losses(rank: RankResult) -> str:
 
 
 def _unchanged(rank: RankResult) -> str:
-    """Return the tensors that did not change, or that became not finite."""
     if rank.weights_moved is None:
         return "the rank does not report the change of its weights"
     if not rank.weights_moved:
@@ -93,19 +91,16 @@ def _loss_not_lower(repeat: Repeat) -> str | None:
 
 
 def _work_done(context: CheckContext, rank: RankResult) -> float | None:
-    """Return a step's FLOPs divided by the model's FLOPs; None if they were not counted."""
     model = (context.step_flops_per_unit or 0.0) * rank.samples_per_step
     return None if rank.flops_per_step is None or not model else rank.flops_per_step / model
 
 
 def _skipped(rank: RankResult) -> str:
-    """Return the number of skipped updates if it is more than a few."""
     skipped, steps = rank.skipped_updates or 0, len(rank.step_seconds)
     return "" if skipped <= FEW_SKIPPED + steps // 1000 else f"{skipped} of {steps} updates skipped"
 
 
 def _overloaded(rank: RankResult) -> str:
-    """Return the experts that get too many of their layer's tokens."""
     if rank.expert_tokens is None:
         return "the rank does not report the tokens of its experts"
     shares = {
@@ -126,6 +121,91 @@ def is_number(value: object) -> bool:
 def _first_of(words: Sequence[str], of: str = "") -> str:
     more = f" and {len(words) - 3} more" if len(words) > 3 else ""
     return ", ".join(words[:3]) + more + (of if words else "")
+
+
+TOLERANCES: Mapping[str, float] = {"fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2}
+"""Largest difference of a loss from the CPU's in float32: of 1, or of the loss if that is more.
+Lines differ by 1e-4 there; the types keep 24, 11, 11 and 8 bits."""
+
+DROPOUT_TOLERANCE = 0.01
+"""The least of it if dropout is on: its random numbers are each line's own."""
+
+_OWN_AXES = (
+    *("compiler", "execution", "layout", "compression"),
+    *("shard_stage", "tensor", "context", "expert", "schedule", "state_precision"),
+    "tuning",
+)
+
+_SLOWER = ("gloo", "mpi", "grpc", "tcp")
+"""Transports of gradients between GPUs without NCCL."""
+
+
+def _requested(context: CheckContext) -> dict[str, str]:
+    """Return axis -> value for each axis that differs from all lines' defaults."""
+    found = {axis: getattr(context.case, axis) for axis in _OWN_AXES}
+    return {axis: str(x) for axis, x in found.items() if x != LINE_AXES[axis]}
+
+
+def _between_gpus(context: CheckContext) -> bool:
+    on_gpus = any(process.device is not None for process in context.trainers)
+    return on_gpus and context.case.strategy is Strategy.COLLECTIVE and len(context.trainers) > 1
+
+
+def _fell_back(context: CheckContext, rank: RankResult) -> str:
+    words = [
+        f"{axis} is {rank.modes[axis]}, not {value}"
+        for axis, value in _requested(context).items()
+        if rank.modes.get(axis, value) != value
+    ]
+    carried = (rank.transport or "").split("/")[0]
+    if _between_gpus(context) and carried in _SLOWER:
+        words.append(f"gradients go over {carried}, not NCCL")
+    return ", ".join(words)
+
+
+def _unreported(context: CheckContext, rank: RankResult) -> str:
+    asked = _requested(context)
+    words = [f"{axis} {value}" for axis, value in asked.items() if axis not in rank.modes]
+    if _between_gpus(context) and rank.transport is None:
+        words.append("transport")
+    return ", ".join(words)
+
+
+def _tolerance(context: CheckContext) -> float:
+    most = TOLERANCES.get(context.case.precision, 0.0)
+    return max(most, DROPOUT_TOLERANCE) if context.has_dropout else most
+
+
+def _has_reference(context: CheckContext) -> bool:
+    """Return whether the CPU's losses are known and trainers begin with the same weights."""
+    known = context.losses is not None and context.case.precision in TOLERANCES
+    return known and not context.asynchronous
+
+
+def _strange_losses(context: CheckContext, rank: RankResult) -> str:
+    """Return the losses that are not the CPU's.
+
+    That of the third step is compared if two warm-up steps come before the window and the
+    updates are those of plain training: not with parameter servers or compressed gradients, nor in
+    fp16, whose loss scale may leave an update out.
+    """
+    if context.losses is None:
+        return ""
+    case = context.case
+    pairs = [("first", rank.loss_first, context.losses.first)]
+    plain = case.compression == "none" and case.strategy is not Strategy.PARAMETER_SERVER
+    if plain and case.precision != "fp16" and context.protocol.warmup_steps == 2:
+        after = rank.loss_window[0] if rank.loss_window else None
+        pairs.append(("third", after, context.losses.third.get(str(len(context.trainers)), ())))
+    words = []
+    for step, found, expected in pairs:
+        if rank.rank >= len(expected):
+            continue
+        wanted = expected[rank.rank]
+        found = math.nan if found is None else found
+        if not abs(found - wanted) <= _tolerance(context) * max(1.0, abs(wanted)):
+            words.append(f"{step} step: loss {found:.6g}, on a CPU {wanted:.6g}")
+    return ", ".join(words)
 
 
 TRAINING_CHECKS: tuple[Check, ...] = (
@@ -177,97 +257,6 @@ TRAINING_CHECKS: tuple[Check, ...] = (
         applies=lambda c: c.has_experts,
         from_rank=True,
     ),
-)  # fmt: skip
-
-
-TOLERANCES: Mapping[str, float] = {"fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2}
-"""Largest difference of a loss from the CPU's in float32: of 1, or of the loss where that is more.
-Lines differ by 1e-4 there; the types keep 24, 11, 11 and 8 bits."""
-
-DROPOUT_TOLERANCE = 0.01
-"""The least of it where dropout is on: its random numbers are each line's own."""
-
-_OWN_AXES = (
-    *("compiler", "execution", "layout", "compression"),
-    *("shard_stage", "tensor", "context", "expert", "schedule", "state_precision"),
-    "tuning",
-)
-
-_SLOWER = ("gloo", "mpi", "grpc", "tcp")
-"""Transports of gradients between GPUs without NCCL."""
-
-
-def _requested(context: CheckContext) -> dict[str, str]:
-    """Return axis -> value for each axis that differs from all lines' defaults."""
-    found = {axis: getattr(context.case, axis) for axis in _OWN_AXES}
-    return {axis: str(x) for axis, x in found.items() if x != LINE_AXES[axis]}
-
-
-def _between_gpus(context: CheckContext) -> bool:
-    on_gpus = any(process.device is not None for process in context.trainers)
-    return on_gpus and context.case.strategy is Strategy.COLLECTIVE and len(context.trainers) > 1
-
-
-def _fell_back(context: CheckContext, rank: RankResult) -> str:
-    """Return the axes that ran differently from the case."""
-    words = [
-        f"{axis} is {rank.modes[axis]}, not {value}"
-        for axis, value in _requested(context).items()
-        if rank.modes.get(axis, value) != value
-    ]
-    carried = (rank.transport or "").split("/")[0]
-    if _between_gpus(context) and carried in _SLOWER:
-        words.append(f"gradients go over {carried}, not NCCL")
-    return ", ".join(words)
-
-
-def _unreported(context: CheckContext, rank: RankResult) -> str:
-    """Return the axes that the case requests and the rank does not report."""
-    asked = _requested(context)
-    words = [f"{axis} {value}" for axis, value in asked.items() if axis not in rank.modes]
-    if _between_gpus(context) and rank.transport is None:
-        words.append("transport")
-    return ", ".join(words)
-
-
-def _tolerance(context: CheckContext) -> float:
-    most = TOLERANCES.get(context.case.precision, 0.0)
-    return max(most, DROPOUT_TOLERANCE) if context.has_dropout else most
-
-
-def _has_reference(context: CheckContext) -> bool:
-    """Return whether the CPU's losses are known and trainers begin with the same weights."""
-    known = context.losses is not None and context.case.precision in TOLERANCES
-    return known and not context.asynchronous
-
-
-def _strange_losses(context: CheckContext, rank: RankResult) -> str:
-    """Return the losses that are not the CPU's.
-
-    That of the third step is compared where two warm-up steps come before the window and the
-    updates are those of plain training: not with parameter servers or compressed gradients, nor in
-    fp16, whose loss scale may leave an update out.
-    """
-    if context.losses is None:
-        return ""
-    case = context.case
-    pairs = [("first", rank.loss_first, context.losses.first)]
-    plain = case.compression == "none" and case.strategy is not Strategy.PARAMETER_SERVER
-    if plain and case.precision != "fp16" and context.protocol.warmup_steps == 2:
-        after = rank.loss_window[0] if rank.loss_window else None
-        pairs.append(("third", after, context.losses.third.get(str(len(context.trainers)), ())))
-    words = []
-    for step, found, expected in pairs:
-        if rank.rank >= len(expected):
-            continue
-        wanted = expected[rank.rank]
-        found = math.nan if found is None else found
-        if not abs(found - wanted) <= _tolerance(context) * max(1.0, abs(wanted)):
-            words.append(f"{step} step: loss {found:.6g}, on a CPU {wanted:.6g}")
-    return ", ".join(words)
-
-
-MODE_CHECKS: tuple[Check, ...] = (
     Check(
         "mode_used", FAIL, "rank", _fell_back, NOTHING,
         lambda c: f"every trainer runs as the case requests: {c.case.mode}",

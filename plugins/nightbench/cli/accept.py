@@ -31,12 +31,10 @@ app = typer.Typer()
 def accept(
     cluster: common.ClusterArgument,
     line: Annotated[
-        list[str] | None,
-        typer.Option("--line", help=described(AcceptRequest, "lines", common.REPEATABLE)),
+        list[str] | None, typer.Option(help=described(AcceptRequest, "lines", common.REPEATABLE))
     ] = None,
     mode: Annotated[
-        list[str] | None,
-        typer.Option("--mode", help=described(AcceptRequest, "modes", common.REPEATABLE)),
+        list[str] | None, typer.Option(help=described(AcceptRequest, "modes", common.REPEATABLE))
     ] = None,
     untried: Annotated[bool, typer.Option(help=described(AcceptRequest, "untried"))] = True,
     again: Annotated[bool, typer.Option("--again", help=described(AcceptRequest, "again"))] = False,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -13,15 +15,6 @@ import typer
 from nightbench.alerts import picture, send
 from nightbench.alerts.channels import channels_of
 from nightbench.cli import common
-from nightbench.cli.alert_groups import (
-    LIVE,
-    cause_of,
-    others_of,
-    others_of_cause,
-    state,
-    table_of,
-    what,
-)
 from nightbench.cli.bisect import lines_of
 from nightbench.cli.common import FAILED, out, say
 from nightbench.cli.nights import say_overdue
@@ -29,9 +22,10 @@ from nightbench.cli.selection import Selection
 from nightbench.config.validate import parsed
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint
+from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.model.experiments import LIVE as LIVE_EXPERIMENTS
 from nightbench.core.model.experiments import ExperimentKind
-from nightbench.core.sentences import unplanned_sentences
+from nightbench.core.sentences import evidence_sentence, unplanned_sentences
 
 if TYPE_CHECKING:
     from nightbench.warehouse import Warehouse
@@ -46,6 +40,13 @@ GroupOption = Annotated[
 ]
 MOST = 10_000
 """Largest number of alerts to list."""
+
+Row = dict[str, Any]
+
+LIVE = ("open", "acknowledged")
+COLUMNS = ("id", "series", "state", "owner", "what", "case", "cause", "cluster", "since (UTC)")
+SHOWN = 50
+"""Largest number of alerts of the same cause that are listed."""
 
 
 @app.command("list")
@@ -64,7 +65,7 @@ def list_alerts(
     if not rows:
         out.print("No alerts." if every else "No open alerts. To list closed alerts: --all")
         return
-    out.print(common.table(*table_of(rows)))
+    out.print(common.table(*_table_of(rows)))
     for alert, sentence in unplanned.items():
         say(f"alert {alert} stays open: {sentence}")
 
@@ -102,8 +103,7 @@ def resolve(
 def dismiss(
     alert: AlertArgument,
     reason: Annotated[
-        str,
-        typer.Option("--reason", help="Why: false_alarm, intended, wont_fix.", show_default=False),
+        str, typer.Option(help="Why: false_alarm, intended, wont_fix.", show_default=False)
     ],
     why: WhyOption = "",
     group: GroupOption = False,
@@ -123,7 +123,7 @@ def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = 
 def snooze(
     alert: AlertArgument,
     until: Annotated[
-        str, typer.Option("--until", help="End of snooze: 12h, 3d, 2w, 2026-12-01, date and time.")
+        str, typer.Option(help="End of snooze: 12h, 3d, 2w, 2026-12-01, date and time.")
     ],
     why: WhyOption = "",
     group: GroupOption = False,
@@ -136,7 +136,7 @@ def snooze(
 @app.command()
 def assign(
     alert: AlertArgument,
-    owner: Annotated[str, typer.Option("--owner", help='New owner; "" removes it.')],
+    owner: Annotated[str, typer.Option(help='New owner; "" removes it.')],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,
@@ -181,12 +181,12 @@ def _change(alert: int, name: str, json: bool, **given: str | bool) -> None:
     from nightbench.warehouse import Triage
     from nightbench.warehouse.alert_actions import ACTIONS, apply_change
 
-    action, group = ACTIONS[name], list[dict[str, Any]]()
+    action, group = ACTIONS[name], list[Row]()
     change = parsed(action.request, given)
     with common.reader() as warehouse:
         row = warehouse.alerts.get(alert)
         if change.group:
-            group = [row, *others_of_cause(warehouse, alert)]
+            group = [row, *_others_of_cause(warehouse, alert)]
     with closing(common.open_warehouse("nightbench_triage")) as connection:
         changed = apply_change(change, action, Triage(connection, getpass.getuser()), row, group)
     with common.reader() as warehouse:
@@ -197,28 +197,27 @@ def _change(alert: int, name: str, json: bool, **given: str | bool) -> None:
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     row, events = warehouse.alerts.get(alert), warehouse.alerts.read("alert_events", alert_id=alert)
+    others = _others_of_cause(warehouse, alert)
+    found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
+    # Bisects that have started, as their command prints them.
+    bisects = [{**each["result"], "state": each["state"]} for each in found if each["result"]]
     if json:
-        details = {
-            "events": events,
-            "same_cause": others_of_cause(warehouse, alert),
-            "bisects": _bisects(warehouse, alert),
-        }
-        common.print_json(row | details)
+        common.print_json(row | {"events": events, "same_cause": others, "bisects": bisects})
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
     unplanned = unplanned_sentences(warehouse.alerts.read("unmeasured_alerts"))
     lines = [
-        f"Alert {alert}: {row['case_id']} on {row['cluster']}: {what(row)}",
-        f"{state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
+        f"Alert {alert}: {row['case_id']} on {row['cluster']}: {_what(row)}",
+        f"{_state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
         row["sentence"],
         *filter(None, [unplanned.get(alert)]),
         *_runs(row),
         *_confirmation(row),
-        *cause_of(row),
+        *_cause_of(row),
         "",
-        *others_of(others_of_cause(warehouse, alert)),
+        *_others_of(others),
     ]
-    lines += [line for found in _bisects(warehouse, alert) for line in (*lines_of(found), "")]
+    lines += [line for each in bisects for line in (*lines_of(each), "")]
     for event in events:
         step = event["what"]
         if step == "moved":
@@ -228,18 +227,13 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     say("\n".join(lines))
 
 
-def _runs(row: dict[str, Any]) -> list[str]:
-    lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
-    if row["first_bad_run_id"]:
-        lines.insert(
-            0, f"last good run {row['last_good_run_id']}, first bad run {row['first_bad_run_id']}"
-        )
-    elif row["last_good_run_id"]:
-        lines.insert(0, f"last good run {row['last_good_run_id']}")
-    return lines
+def _runs(row: Row) -> list[str]:
+    good, bad = row["last_good_run_id"], row["first_bad_run_id"]
+    lines = [f"last good run {good}" + (f", first bad run {bad}" if bad else "")] if good else []
+    return [*lines, f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
 
 
-def _confirmation(row: dict[str, Any]) -> list[str]:
+def _confirmation(row: Row) -> list[str]:
     state = row["confirmation_state"]
     if state is None:
         return []
@@ -249,7 +243,100 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     return [f"{outcome}: {row['confirmation_sentence']}"]
 
 
-def _bisects(warehouse: Warehouse, alert: int) -> list[dict[str, Any]]:
-    """Return the bisects of an alert that have started, as their command prints them."""
-    found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
-    return [{**row["result"], "state": row["state"]} for row in found if row["result"]]
+# --- alerts grouped by cause ---------------------------------------------------------------
+
+
+def _table_of(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns that are not empty, and a line for each group."""
+    from nightbench.warehouse.alerts import worst_first
+
+    lines = [_cells(group) for group in worst_first(rows)]
+    kept = [k for k in range(len(COLUMNS)) if any(line[k] for line in lines)]
+    return [COLUMNS[k] for k in kept], [[line[k] for k in kept] for line in lines]
+
+
+def _cells(group: Sequence[Row]) -> tuple[str, ...]:
+    first = group[0]
+    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    since = min(row["opened_at"] for row in group)
+    return (
+        str(first["alert_id"]),
+        str(len(group)),
+        _counted(_state(row) for row in group),
+        _counted(row["owner"] or "" for row in group),
+        _what(first) + (" at worst" if more and first["change"] is not None else ""),
+        first["case_id"] + more,
+        _cause_word(first),
+        first["cluster"],
+        f"{since:%Y-%m-%d}",
+    )
+
+
+def _cause_of(row: Row) -> list[str]:
+    if row["cause"] is None:
+        return []
+    lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]
+    evidence = map(CauseEvidence.from_json, row["evidence"])
+    return lines + [f"  - {evidence_sentence(each)}" for each in evidence]
+
+
+def _others_of_cause(warehouse: Warehouse, alert_id: int) -> list[Row]:
+    """Return the other alerts of an alert's group, live ones first, then the worst."""
+    rows = warehouse.alerts.find(states=None, alert_id=alert_id)
+    key = rows[0]["group_key"] if rows else None
+    if not key:
+        return []
+    found = warehouse.alerts.find(states=None, group=key, limit=MOST)
+    others = [row for row in found if row["alert_id"] != alert_id]
+    return sorted(others, key=lambda row: (row["state"] not in LIVE, row["place"]))
+
+
+def _others_of(others: Sequence[Row]) -> list[str]:
+    """Return a line for each of the other alerts of one cause, up to `SHOWN`."""
+    if not others:
+        return []
+    lines = [f"{len(others)} other series with the same cause (--group acts on all):"]
+    width = max(len(str(row["alert_id"])) for row in others)
+    lines += [
+        f"  {row['alert_id']:>{width}}  {row['case_id']}: {_what(row)}, {_state(row)}"
+        for row in others[:SHOWN]
+    ]
+    if len(others) > SHOWN:
+        lines.append(f"  and {len(others) - SHOWN} more: --json lists all")
+    return [*lines, ""]
+
+
+def _what(row: Row) -> str:
+    """Return `regressed by 5.1%`, or `mfu regressed by 5.1%` if the metric is not throughput."""
+    change = row["change"]
+    of = "" if row["metric"] in ("throughput", "training") else f"{row['metric']} "
+    return of + str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
+
+
+def _state(row: Row) -> str:
+    """Return its state, with the reason of dismissal or the end of a snooze."""
+    found = str(row["state"])
+    if row["dismissed_as"]:
+        return f"{found} ({row['dismissed_as'].replace('_', ' ')})"
+    if row["snoozed_until"] and row["snoozed_until"] > datetime.now(UTC):
+        return f"{found}, snoozed until {row['snoozed_until']:%Y-%m-%d %H:%M}"
+    return found
+
+
+def _counted(words: Iterable[str]) -> str:
+    """Return `open`, or `38 open, 2 acknowledged` if the states differ."""
+    counts = Counter(words)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {word or 'nobody'}" for word, count in counts.most_common())
+
+
+def _cause_word(row: Row) -> str:
+    if row["cause"] is None:
+        return ""
+    suspect = f": {row['cause_suspect']}" if row["cause_suspect"] else ""
+    return f"{_words(row['cause'])}{suspect}"
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")

@@ -19,6 +19,7 @@ from nightbench.config.validate import checked
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import LIVE, Experiment, ExperimentKind
+from nightbench.core.model.values import percentage, positive_duration
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import percent
 
@@ -32,21 +33,16 @@ def _help(field: str, more: str = "") -> str:
 
 
 @app.command()
+@experiment_common.errors_exit_with_2
 def bisect(
-    alert: Annotated[
-        int | None,
-        typer.Argument(metavar="ALERT", help=_help("alert_id")),
-    ] = None,
+    alert: Annotated[int | None, typer.Argument(metavar="ALERT", help=_help("alert_id"))] = None,
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
     bad: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("bad"))] = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case that changed.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(metavar="SLUG", help="Case that changed.")] = None,
     suite: Annotated[str | None, typer.Option("--suite", "-s", help=_help("suite"))] = None,
     cluster: common.ClusterOption = None,
     versions: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas.")),
+        str, typer.Option(metavar="A,B,C", help=_help("versions", "Separate several with commas."))
     ] = "",
     budget: Annotated[
         str, typer.Option(metavar="TIME", help=_help("budget_s", "Example: 90m."))
@@ -61,7 +57,7 @@ def bisect(
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
-) -> None:
+) -> int:
     """Find the first version of a framework line that is slower on a case, or trains differently.
 
     Each version is compared with the good version in rounds of two launches, as `compare` does.
@@ -73,42 +69,38 @@ def bisect(
     - 3: not found: only a range of versions is known, the budget is used up, or the bad version is
       no worse than the good one.
     """
-
-    def work() -> int:
-        limits: dict[str, Any] = {
-            "budget_s": experiment_common.seconds(budget, "budget"),
-            "most_tests": tests,
-            "outside_hours": outside_hours,
+    limits: dict[str, Any] = {
+        "budget_s": experiment_common.value_of(positive_duration, budget, "budget"),
+        "most_tests": tests,
+        "outside_hours": outside_hours,
+    }
+    if resume is not None:
+        if alert is not None or good or bad or case:
+            raise UserError("--resume cannot be combined with an alert or versions")
+        document = _resume(resume, limits, json=json)
+    else:
+        fields = {
+            "case_id": case,
+            "suite": suite,
+            "cluster": cluster,
+            "good": good,
+            "bad": bad,
+            "versions": common.words(versions),
+            "rounds": rounds,
+            "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
+            "metric": metric,
+            "seed": seed,
+            "alert_id": alert,
+            **limits,
         }
-        if resume is not None:
-            if alert is not None or good or bad or case:
-                raise UserError("--resume cannot be combined with an alert or versions")
-            document = _resume(resume, limits, json=json)
-        else:
-            fields = {
-                "case_id": case,
-                "suite": suite,
-                "cluster": cluster,
-                "good": good,
-                "bad": bad,
-                "versions": common.words(versions),
-                "rounds": rounds,
-                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
-                "metric": metric,
-                "seed": seed,
-                "alert_id": alert,
-                **limits,
-            }
-            request = checked(BisectRequest, fields)
-            name = new_run_id("bisect", datetime.now(UTC))
-            document = _measure(name, _complete(request), getpass.getuser(), json=json)
-        if json:
-            common.print_json(document)
-        else:
-            show(document)
-        return 0 if document["outcome"] == "found" else NOT_FOUND
-
-    raise typer.Exit(experiment_common.exit_code(work))
+        request = checked(BisectRequest, fields)
+        name = new_run_id("bisect", datetime.now(UTC))
+        document = _measure(name, _complete(request), getpass.getuser(), json=json)
+    if json:
+        common.print_json(document)
+    else:
+        show(document)
+    return 0 if document["outcome"] == "found" else NOT_FOUND
 
 
 def _resume(name: str, limits: Mapping[str, Any], *, json: bool) -> Mapping[str, Any]:
@@ -134,7 +126,7 @@ def _complete(request: BisectRequest) -> BisectRequest:
 
 
 def _measure(name: str, request: BisectRequest, by: str, *, json: bool) -> Mapping[str, Any]:
-    chosen = Selection(request.suite, request.cluster, case=[request.case_id]).choose()
+    chosen = Selection(request.suite, request.cluster, cases=[request.case_id]).choose()
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     experiment = Experiment(
         name,

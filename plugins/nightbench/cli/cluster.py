@@ -20,7 +20,7 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say
-from nightbench.config import load_cluster, locations
+from nightbench.config import load_cluster
 from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
 from nightbench.config.locations import cluster_file
 from nightbench.core.errors import UserError
@@ -53,8 +53,7 @@ def from_inventory(
     source: Annotated[Inventory, typer.Argument(help="Format of the inventory.")],
     cluster: Annotated[str, typer.Argument(help="Name of the cluster.")],
     ssh_conn_id: Annotated[
-        str,
-        typer.Option("--ssh-conn-id", metavar="ID", help="Airflow Connection with user and key."),
+        str, typer.Option(metavar="ID", help="Airflow Connection with user and key.")
     ],
     file: Annotated[
         typer.FileText, typer.Option("--file", "-f", help="Inventory file to read.")
@@ -65,7 +64,6 @@ def from_inventory(
     login: Annotated[
         str | None,
         typer.Option(
-            "--login",
             metavar="HOST",
             help="Slurm's login node, which launches gangs; --ssh-conn-id is its Connection.",
         ),
@@ -90,7 +88,6 @@ def scan(
     replace: Annotated[
         list[str] | None,
         typer.Option(
-            "--replace",
             metavar="NODE",
             help="Also accept the changed key of this node or jump host.",
         ),
@@ -115,9 +112,7 @@ def scan(
 
 def _cluster_of(name: str) -> Cluster:
     path = cluster_file(name, files=True)
-    found = load_cluster(
-        path, home=locations.home_folder(), catalog=common.catalog(), new_known_hosts=True
-    )
+    found = load_cluster(path, catalog=common.catalog(), new_known_hosts=True)
     if found.known_hosts is None:
         raise UserError(
             f"cluster {found.name}: found no file for host keys. Add the line `known_hosts: "
@@ -274,7 +269,6 @@ def download(
     machine: Annotated[
         list[str] | None,
         typer.Option(
-            "--machine",
             help="CPU architecture of nodes, as `uname -m` prints it. Repeatable option. [default: "
             "the architectures of the nodes]",
         ),
@@ -282,7 +276,6 @@ def download(
     python: Annotated[
         list[str] | None,
         typer.Option(
-            "--python",
             help="Python version of nodes, for example 3.13. Repeatable option. [default: all "
             "Pythons of the line's lock]",
         ),
@@ -331,12 +324,8 @@ def download(
 
 
 def _machines(where: Cluster) -> list[str]:
-    """Return the CPU architectures of a cluster's nodes.
-
-    Raises:
-        UserError: the file does not state them, and a node does not answer.
-    """
-    from nightbench.gang.machines import machines_of_nodes
+    """Return the CPU architectures of a cluster's nodes, from its file or from the nodes."""
+    from nightbench.gang.provisioning import machines_of_nodes
 
     stated = [node.machine for node in where.nodes if node.machine is not None]
     if stated:
@@ -355,7 +344,7 @@ def _machines(where: Cluster) -> list[str]:
 def manifests(
     cluster: common.ClusterArgument,
     account: Annotated[
-        str, typer.Option("--account", help="Service account that Nightbench uses.")
+        str, typer.Option(help="Service account that Nightbench uses.")
     ] = "nightbench",
 ) -> None:
     """Print Role, RoleBinding and NetworkPolicy for a cluster that uses pods as nodes."""

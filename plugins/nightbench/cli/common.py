@@ -6,10 +6,9 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster
     from nightbench.gang import Shipment, Target
-    from nightbench.local.deployment import Logins
     from nightbench.report.live_view import LiveView
     from nightbench.spool import RunSpool, Spool
     from nightbench.warehouse import Warehouse
@@ -142,7 +140,7 @@ def table(
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a bar on a terminal, above which results are printed; none elsewhere."""
+    """Return a progress bar below the printed results; without a terminal, it is not shown."""
     # Rich 13 ends a bar that is not shown with an empty line.
     console = next((each for each in (out, err) if each.is_terminal), Console(quiet=True))
     return Progress(
@@ -172,11 +170,14 @@ def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=place)
 
 
-def login_text(access: Logins) -> str:
-    """Return user and password for a terminal; otherwise the path of the password's file."""
-    if sys.stdout.isatty():
-        return f"user {access.user}, password {access.password}"
-    return f"user {access.user}, password in {home().passwords_file}"
+def show_access() -> None:
+    """Print the addresses and the login of the services; the password on a terminal only."""
+    from nightbench.local import deployment
+
+    access = deployment.logins(home())
+    password = access.password if sys.stdout.isatty() else f"in {home().passwords_file}"
+    say(f"Airflow UI:  {access.ui}   (user {access.user}, password {password})")
+    say(f"warehouse:   {access.psql}")
 
 
 def home() -> Home:
@@ -301,15 +302,12 @@ def no_warehouse() -> str:
 
 
 def known_case_histories(cluster: str) -> dict[str, CaseHistory]:
-    """Return the times that earlier runs took for the cases on a cluster; empty without runs.
-
-    The times are from the warehouse, or from runs in the spool if the warehouse does not answer.
-    """
-    if not has_warehouse() and not spool().runs():
+    """Return the times that earlier runs took for the cases on a cluster, by the warehouse."""
+    if not has_warehouse():
         return {}
     from nightbench.night.planning import case_histories
 
-    return case_histories(cluster, open_warehouse, spool())
+    return case_histories(cluster, open_warehouse)
 
 
 def history(cluster: str) -> dict[str, float]:
@@ -338,18 +336,13 @@ def reader() -> Iterator[Warehouse]:
         yield Warehouse(connection)
 
 
-def check_page(path: Path | None) -> None:
-    """Refuse a page that cannot be written, before anything is measured.
-
-    Raises:
-        UserError: the page cannot be written.
-    """
-    if path is None:
-        return
-    if not path.parent.is_dir():
-        raise UserError(f"--html: found {path}; expected a file in an existing folder")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UserError(f"--html: found {path}, which cannot be written")
+def all_said(rows: Sequence[Any], none: str, *, json: bool) -> bool:
+    """Print rows as JSON, or a sentence if there are none; return whether nothing else remains."""
+    if json:
+        print_json(rows)
+    elif not rows:
+        say(none)
+    return json or not rows
 
 
 def print_json(document: Any) -> None:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
@@ -24,10 +23,10 @@ from nightbench.config.validate import checked
 from nightbench.core.errors import UserError
 from nightbench.core.losses import trained_differently
 from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.core.model.values import percentage
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import compared
 from nightbench.experiments.paired_statistics import percent
-from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
     from nightbench.experiments.record import Ended
@@ -59,23 +58,18 @@ for each in (bisect, profile, confirm):
 
 
 @app.command(BUILDS)
-@selecting("suite", "repeats", "build", "untried", "stand_in")
+@selecting("suite", "repeats", "builds", "untried", "stand_ins")
+@experiment_common.errors_exit_with_2
 def builds(
     selection: Selection,
     build_a: Annotated[
-        str | None,
-        typer.Argument(metavar="BUILD_A", help=described(CompareRequest, "a")),
+        str | None, typer.Argument(metavar="BUILD_A", help=described(CompareRequest, "a"))
     ] = None,
     build_b: Annotated[
         str | None, typer.Argument(metavar="BUILD_B", help=described(CompareRequest, "b"))
     ] = None,
     suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite",
-            "-s",
-            help=described(CompareRequest, "suite"),
-        ),
+        str | None, typer.Option("--suite", "-s", help=described(CompareRequest, "suite"))
     ] = None,
     rounds: Annotated[
         int,
@@ -88,11 +82,8 @@ def builds(
     channel: experiment_common.ChannelOption = None,
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the values of every round.")
-    ] = False,
     json: common.JsonOption = False,
-) -> None:
+) -> int:
     """Compare two builds on the same nodes; the word `builds` is optional.
 
     Each round has a new launch of each build, in alternating order (AB BA AB …). The result is the
@@ -105,42 +96,34 @@ def builds(
     - 2: wrong usage, or nothing could be measured.
     - 3: inconclusive.
     """
-
-    def work() -> int:
-        if resume is not None:
-            if build_a or selection.case or suite:
-                raise UserError("--resume cannot be combined with builds or cases")
-            document = _resume(resume, json=json)
-        else:
-            if not (build_a and build_b):
-                raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
-            limits = {
-                "rounds": rounds,
-                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
-                "seed": seed,
-                "outside_hours": outside_hours,
-            }
-            document = _begin(_request(build_a, build_b, suite, selection, limits), json=json)
-        if json:
-            common.print_json(document)
-        else:
-            show(document, verbose=verbose)
-        sys.stdout.flush()
-        if channel:
-            experiment_common.post(channel, *summary(document))
-        return 1 if trained_differently(document) else EXIT_CODES[document["verdict"]]
-
-    raise typer.Exit(experiment_common.exit_code(work))
+    if resume is not None:
+        if build_a or selection.cases or suite:
+            raise UserError("--resume cannot be combined with builds or cases")
+        document = _resume(resume, json=json)
+    else:
+        if not (build_a and build_b):
+            raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
+        limits = {
+            "rounds": rounds,
+            "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
+            "seed": seed,
+            "outside_hours": outside_hours,
+        }
+        document = _begin(_request(build_a, build_b, suite, selection, limits), json=json)
+    if json:
+        common.print_json(document)
+    else:
+        show(document)
+    sys.stdout.flush()
+    if channel:
+        experiment_common.post(channel, *summary(document))
+    return 1 if trained_differently(document) else EXIT_CODES[document["verdict"]]
 
 
 def _request(
     a: str, b: str, suite: str | None, selection: Selection, limits: Mapping[str, Any]
 ) -> CompareRequest:
-    """Return the request with absolute paths.
-
-    Raises: UserError: a text is not a build, or no suite has the cases.
-    """
-    cases, cluster = selection.case or [], selection.cluster
+    cases, cluster = selection.cases or [], selection.cluster
     fields = {
         "a": experiment_common.pinned(a),
         "b": experiment_common.pinned(b),
@@ -169,11 +152,7 @@ def _begin(request: CompareRequest, *, json: bool) -> Document:
 
 
 def _resume(name: str, *, json: bool) -> Document:
-    """Measure the missing rounds of a comparison and return its result.
-
-    Raises:
-        UserError: there is none, another process measures it, or what it measures has changed.
-    """
+    """Measure the missing rounds of a comparison and return its result."""
     from nightbench.experiments.comparison import saved_result
     from nightbench.experiments.experiment_spool import resumable_request
 
@@ -207,12 +186,12 @@ def chosen_of(request: CompareRequest) -> Chosen:
         workloads=request.workloads,
         strategies=request.strategies,
         scale=request.scale,
-        build=[request.a],
+        builds=[request.a],
     ).choose()
 
 
-def show(document: Document, *, verbose: bool) -> None:
-    """Print a result as a table and sentences; if verbose, with the values of every round."""
+def show(document: Document) -> None:
+    """Print a result as a table and sentences."""
     rows: list[tuple[str | Text, ...]] = [
         (
             row["case_id"],
@@ -228,9 +207,6 @@ def show(document: Document, *, verbose: bool) -> None:
     out.print(common.table(columns, rows))
     for line in _lines(document):
         say(line)
-    if verbose:
-        for row in document["cases"]:
-            out.print(_rounds(row))
 
 
 def _figures(row: Document) -> tuple[str, str, str, str]:
@@ -241,21 +217,6 @@ def _figures(row: Document) -> tuple[str, str, str, str]:
         str(row["n"]),
         "-" if row["p_value"] is None else f"{row['p_value']:.3g}",
     )
-
-
-def _rounds(row: Document) -> Table:
-    columns = ("round", "order", f"A {row['unit']}/s", f"B {row['unit']}/s", "B / A")
-    lines = (
-        (
-            str(each["round"]),
-            each["order"],
-            figure(each["a"]),
-            figure(each["b"]),
-            f"{each['ratio']:.4f}",
-        )
-        for each in row["rounds"]
-    )
-    return common.table(columns, lines, title=row["case_id"])
 
 
 def _lines(document: Document) -> list[str]:

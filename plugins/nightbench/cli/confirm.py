@@ -40,15 +40,11 @@ def confirm(
     - 1: nothing could be measured.
     - 3: inconclusive.
     """
-    raise typer.Exit(_confirm(alert, outside_hours=outside_hours, json=json))
-
-
-def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     from nightbench.core.model.experiments import NIGHTBENCH
     from nightbench.experiments.confirm import MeasuredElsewhere
     from nightbench.experiments.measuring import failed
 
-    experiment, context = _request(alert_id, outside_hours)
+    experiment, context = _request(alert, outside_hours)
     try:
         ended = experiment_common.at_terminal(experiment, context, json=json)
     except MeasuredElsewhere as error:
@@ -59,18 +55,15 @@ def _confirm(alert_id: int, *, outside_hours: bool, json: bool) -> int:
         ended = failed(experiment, error)
     found = dict(ended.result or {})
     if json:
-        common.print_json({"alert_id": alert_id, "run_id": experiment.run_id, **found})
+        common.print_json({"alert_id": alert, "run_id": experiment.run_id, **found})
     else:
         say(f"{found['outcome'].replace('_', ' ')}: {found['sentence']}")
-    return INCONCLUSIVE if found["outcome"] == "inconclusive" else 0
+    if found["outcome"] == "inconclusive":
+        raise typer.Exit(INCONCLUSIVE)
 
 
 def _request(alert_id: int, outside_hours: bool) -> tuple[Experiment, ExperimentContext]:
-    """Return the confirmation in progress, the user's own interrupted one, or a new one.
-
-    Raises: UserError: the alert is about another change, its run is not in the spool, or another
-    process measures it.
-    """
+    """Return the confirmation in progress, the user's own interrupted one, or a new one."""
     from nightbench.core.model.experiments import Experiment, ExperimentKind
     from nightbench.experiments.confirm import MeasuredElsewhere, is_measured
     from nightbench.night.suspected_regressions import confirmation_of, suspected_regression

@@ -206,7 +206,6 @@ class DagRunFollower:
         return DagOutcome(state, run, failures)
 
     def _show(self, state: str, run: RunSpool) -> str:
-        """Show the progress of a run that is planned; return the state in which it ended."""
         say(f"run {run.run_id}: {len(run.planned())} cases")
         with common.live_view(run) as view:
             asked = float("-inf")
@@ -280,7 +279,6 @@ class DagRunFollower:
         return str(found["state"])
 
     def _activity(self) -> str:
-        """Return Airflow's activity while no case runs."""
         tasks = self._api.task_instances(self._dag_id, self._dag_run_id)
         busy = ("running", "queued", "scheduled", "deferred")
         names = [f"{t['task_id']} {t['state']}" for t in tasks if t.get("state") in busy]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,19 +109,6 @@ def _running_stack() -> Stack:
     return stack
 
 
-@app.command("check")
-def check_warehouse() -> None:
-    """Exit with 1 if the warehouse lacks tables or views of this version."""
-    from nightbench.warehouse import migrate
-
-    with closing(common.open_warehouse("nightbench_reader")) as connection:
-        if not migrate.is_current(connection):
-            raise UserError(
-                "the warehouse lacks tables or views of this version: nightbench db migrate"
-            )
-    say("the warehouse has the tables and views of this version")
-
-
 @app.command("downgrade-plan")
 def downgrade_plan(json: JsonOption = False) -> None:
     """Print the steps to go back to an earlier version; nothing is changed.
@@ -136,11 +122,8 @@ def downgrade_plan(json: JsonOption = False) -> None:
     if where is None:
         raise UserError(common.no_warehouse())
     upgrades = upgrades_of(migrate.applied(where), common.home().backups)
-    if json:
-        common.print_json(upgrades)
-        return
-    if not upgrades:
-        say("this warehouse has had no upgrade: there is no earlier version to go back to")
+    none = "this warehouse has had no upgrade: there is no earlier version to go back to"
+    if common.all_said(upgrades, none, json=json):
         return
     rows = [
         (

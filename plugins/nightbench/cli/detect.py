@@ -15,14 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from rich.padding import Padding
 from rich.progress import TimeRemainingColumn
 from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say
+from nightbench.config.validate import parsed
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import HistoryFile, lacking, shown
+from nightbench.core.history_file import (
+    EARLIEST,
+    LATEST,
+    DetectRow,
+    HistoryFile,
+    lacking,
+    read_nights,
+    shown,
+)
 from nightbench.core.model import HistoryPoint
 
 if TYPE_CHECKING:
@@ -41,7 +52,7 @@ def detect(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV or JSON lines with the columns series, t, value and optionally n, spread, "
+            help="CSV with the columns series, t, value and optionally n, spread, "
             "fingerprint, control; or a file for `nightbench import`. `-` is standard input."
         ),
     ] = None,
@@ -91,7 +102,6 @@ def detect(
 
 
 def _share(text: str) -> float:
-    """Return `3%` or `0.03` as a fraction."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)
@@ -104,8 +114,6 @@ def _share(text: str) -> float:
 
 def _read_histories(path: Path) -> list[History]:
     """Return the series of a file for `nightbench detect` or for `nightbench import`."""
-    from nightbench.core.detect_file import DetectRow, read_nights
-
     file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
     if lacking(DetectRow, file.columns):
         # Imported here: this imports the warehouse's driver, which other files do not need.
@@ -125,7 +133,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     """Answer each line of `source` with the changes of its history.
 
     If a line continues the history of an earlier line with the same id, only the new nights are
-    judged; the answer is the same.
+    judged; the answer is the same as for the whole history.
 
     Raises:
         UserError: a line is malformed.
@@ -140,9 +148,9 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
             line = line.removeprefix("\ufeff")
         if not line.strip():
             continue
-        name, seconds, values, within = _question(number, line)
-        series, usable = series_from(seconds, values, within)
-        found = [usable[change.first] for change in detector_of(name).extend(series)]
+        asked = _question(number, line)
+        series, usable = series_from(asked.t, asked.value, asked.within or [])
+        found = [usable[change.first] for change in detector_of(str(asked.id)).extend(series)]
         sink.write(f"{jsonlib.dumps(found)}\n")
         sink.flush()
 
@@ -264,10 +272,34 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
         )
 
 
-def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:
-    """Return id, times, values and the repeats' sigma of one line of a stream."""
-    from nightbench.core.detect_file import EARLIEST, LATEST
+_Time = Annotated[float, Field(gt=EARLIEST, lt=LATEST, strict=True)]
+_Number = Annotated[float, Field(strict=True)]
 
+
+@dataclass(frozen=True)
+class _Question:
+    """A line of a stream: the nights of a series, and the sigma of their repeats."""
+
+    t: list[_Time]
+    """Unix seconds of each night."""
+    value: list[_Number | None]
+    """Median of each night."""
+    within: list[_Number | None] | None = None
+    id: Any = ""
+
+    def __post_init__(self) -> None:
+        nights = len(self.value)
+        if len(self.t) != nights:
+            raise UserError(
+                f"t: found {len(self.t)} times; expected one for each of {nights} values"
+            )
+        if any(b <= a for a, b in itertools.pairwise(self.t)):
+            raise UserError("t: found times out of order; expected increasing ones")
+        if self.within and len(self.within) > nights:
+            raise UserError(f"within: found {len(self.within)} numbers; expected {nights} at most")
+
+
+def _question(number: int, line: str) -> _Question:
     place = f"standard input:{number}"
     try:
         asked = jsonlib.loads(line)
@@ -275,33 +307,7 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
         raise UserError(f"{place}: found invalid JSON ({error}); expected an object") from error
     if not isinstance(asked, dict):
         raise UserError(f"{place}: found {shown(asked)}, expected a JSON object")
-    values = _numbers(place, "value", asked.get("value"), missing=True)
-    seconds = _numbers(place, "t", asked.get("t"), missing=False)
-    within = _numbers(place, "within", asked.get("within") or [], missing=True)
-    if len(seconds) != (nights := len(values)):
-        raise UserError(
-            f"{place}: key t: found {len(seconds)} times, expected one for each of {nights} values"
-        )
-    if not all(EARLIEST < each < LATEST for each in seconds):
-        raise UserError(f"{place}: key t: found times outside the calendar; expected Unix seconds")
-    if any(b <= a for a, b in itertools.pairwise(seconds)):
-        raise UserError(f"{place}: key t: found times out of order; expected increasing ones")
-    if len(within) > len(values):
-        raise UserError(
-            f"{place}: key within: found {len(within)} numbers, expected {len(values)} at most"
-        )
-    return str(asked.get("id", "")), seconds, values, within
-
-
-def _numbers(place: str, key: str, found: object, *, missing: bool) -> list[Any]:
-    if not isinstance(found, list):
-        raise UserError(f"{place}: key {key}: found {shown(found)}, expected a list of numbers")
-    for i, number in enumerate(found):
-        if number is None and missing:
-            continue
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise UserError(f"{place}: key {key}[{i}]: found {shown(number)}, expected a number")
-        if abs(number) > sys.float_info.max or (number != number and not missing):
-            expected = "a number" if missing else "a finite number"
-            raise UserError(f"{place}: key {key}[{i}]: found {shown(number)}, expected {expected}")
-    return found
+    try:
+        return parsed(_Question, asked)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None

@@ -16,13 +16,12 @@ from nightbench.cli.common import FAILED
 from nightbench.cli.selection import Chosen, RepeatsOption, Selection
 from nightbench.core.errors import UserError
 from nightbench.core.model import Case, Protocol, Strategy, Suite
+from nightbench.core.model.values import percentage
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import percent
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nightbench.experiments.drill import Drill, DrillNight
 
 app = typer.Typer()
@@ -38,7 +37,7 @@ def drill(
         ),
     ] = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case. [default: the first case]")
+        str | None, typer.Option(metavar="SLUG", help="Case. [default: the first case]")
     ] = None,
     cluster: common.ClusterOption = None,
     size: Annotated[str, typer.Option(metavar="PERCENT", help="Injected throughput drop.")] = "20%",
@@ -80,7 +79,7 @@ def drill(
             "suite": experiment_common.absolute(suite) if suite else None,
             "case": case,
             "cluster": experiment_common.absolute(cluster) if cluster else None,
-            "size": experiment_common.fraction(size, "size"),
+            "size": experiment_common.value_of(percentage, size, "size"),
             "nights": nights,
             "before": before,
             "repeats": repeats,
@@ -131,7 +130,6 @@ def _sleeping(request: Mapping[str, Any]) -> Chosen:
 def _measure(
     drill: Drill, request: Mapping[str, Any], *, outside_hours: bool, json: bool
 ) -> list[DrillNight]:
-    """Measure and judge night after night until the alert arrives."""
     from nightbench.experiments.drill import alert_night, judge_nights, measure_night, store_drill
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.night import planning
@@ -177,7 +175,7 @@ def _line(drill: Drill, night: DrillNight) -> str:
 
 def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json: bool) -> int:
     """Show the alert, send it, say after how many nights it came, and return the exit code."""
-    from nightbench.experiments.drill import alert_message, alert_night, end_drill
+    from nightbench.experiments.drill import alert_message, alert_night, end_drill, plot_points
 
     document, found = end_drill(drill, judged), alert_night(drill, judged)
     lines = []
@@ -185,10 +183,13 @@ def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json
         alert = alert_message(drill, found)
         lines += ["", alert.title, "", alert.body, ""]
         if channels:
-            _send(drill, judged, found, channels)
+            since = found.judgement.since if found.judgement else None
+            points, unit = plot_points(drill, judged), found.measurement.unit
+            plot = picture(drill.case_id, points, unit, since, found.verdict.baseline)
+            experiment_common.post(channels, alert.title, alert.body, [plot] if plot else [])
         lines.append(
-            f"The alert arrived on night {found.number}, the {_ordinal(document['delay'])} slowed "
-            "night. The alert is closed with the drill; no list of alerts shows it."
+            f"The alert arrived on night {found.number}, slowed night {document['delay']}. The "
+            "alert is closed with the drill; no list of alerts shows it."
         )
     else:
         slowed = max(len(judged) - drill.first_slow + 1, 0)
@@ -204,20 +205,3 @@ def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json
     if json:
         common.print_json(document)
     return 0 if found is not None and not document["false_alarms"] else FAILED
-
-
-def _ordinal(number: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
-
-
-def _send(
-    drill: Drill, judged: Sequence[DrillNight], found: DrillNight, channels: list[str]
-) -> None:
-    """Send the alert with its plot, as a real one is sent."""
-    from nightbench.experiments.drill import alert_message, plot_points
-
-    alert = alert_message(drill, found)
-    since = found.judgement.since if found.judgement else None
-    points = plot_points(drill, judged)
-    plot = picture(drill.case_id, points, found.measurement.unit, since, found.verdict.baseline)
-    experiment_common.post(channels, alert.title, alert.body, [plot] if plot else [])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +17,6 @@ from nightbench.cli.selection import Chosen
 from nightbench.config import find_suites, locations, parse_build
 from nightbench.config.suites import readable_suites
 from nightbench.core.errors import UserError
-from nightbench.core.model import values
 
 if TYPE_CHECKING:
     from nightbench.alerts.plot_png import Picture
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nightbench.experiments.record import Ended
 
 BAD_USAGE = 2
-
-T = TypeVar("T")
 
 SeedOption = Annotated[int, typer.Option(help="Seed of the random order of the builds.")]
 ResumeOption = Annotated[
@@ -57,25 +55,12 @@ def absolute(name: str) -> str:
     return name
 
 
-def fraction(text: str, option: str) -> float:
-    """Return the fraction that an option says as a percentage, `1%`.
+def value_of(read: Callable[[str], float], text: str, option: str) -> float:
+    """Return what an option says, by a function of `core.model.values`.
 
     Raises:
-        UserError: the text is no percentage.
+        UserError: the text is no such value.
     """
-    return _value(values.percentage, text, option)
-
-
-def seconds(text: str, option: str) -> float:
-    """Return the seconds that an option says as a duration, `90m`.
-
-    Raises:
-        UserError: the text is no duration, or the duration is zero.
-    """
-    return _value(values.positive_duration, text, option)
-
-
-def _value(read: Callable[[str], float], text: str, option: str) -> float:
     try:
         return read(text)
     except ValueError as error:
@@ -121,21 +106,6 @@ def sayer(json: bool) -> Callable[[str], None]:
     return warn if json else say
 
 
-def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str, resume: str) -> T:
-    """Run a measurement and return its result.
-
-    `refresh` is called every second; `resume` is the command that continues the experiment.
-
-    Raises: typer.Exit: Ctrl-C or SIGTERM ended it; the command to continue was printed.
-    """
-    from nightbench.gang import case_runner
-
-    try:
-        return asyncio.run(case_runner.run_interruptible(work, refresh))
-    except KeyboardInterrupt:
-        raise interrupted(name, resume) from None
-
-
 def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: bool) -> Ended:
     """Measure an experiment, record it in the warehouse if there is one, and return its end.
 
@@ -144,22 +114,24 @@ def at_terminal(experiment: Experiment, context: ExperimentContext, *, json: boo
         UserError: the experiment cannot be measured.
     """
     from nightbench.core.model.experiments import NIGHTBENCH
+    from nightbench.experiments.engine import Turn
     from nightbench.experiments.measuring import MEASURES, failed, resume_command
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.gang import case_runner
 
     reporter = ComparisonReporter(sayer(json))
     record = ExperimentRecord(experiment, common.open_warehouse, reporter.say)
     record.begin()
     # An experiment that a night requested goes back to the queue.
     given_up = "queued" if experiment.requested_by == NIGHTBENCH else ""
-    work = MEASURES[experiment.kind](experiment, common.spool(), context, reporter, record)
+    work = MEASURES[experiment.kind](Turn(record, common.spool(), context, reporter))
     resume = resume_command(experiment.kind, experiment.name, experiment.request)
     try:
-        ended = measure(work, reporter.refresh, experiment.name, resume)
-    except typer.Exit:
+        ended = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
+    except KeyboardInterrupt:
         record.leave(Ended(given_up or "cancelled", "interrupted at its terminal"))
-        raise
+        raise interrupted(experiment.name, resume) from None
     except UserError as error:
         record.leave(Ended(given_up, str(error)) if given_up else failed(experiment, error))
         raise
@@ -173,20 +145,26 @@ def interrupted(name: str, resume: str) -> typer.Exit:
     return typer.Exit(INTERRUPTED)
 
 
-def exit_code(work: Callable[[], int]) -> int:
-    """Return the exit code of a command whose code 1 is an answer: every error is 2.
+def errors_exit_with_2(command: Callable[..., int]) -> Callable[..., None]:
+    """Make a command whose exit code 1 is an answer: every error exits with code 2.
 
     Nightbench's own exceptions are printed, and do not count as a slower build either.
     """
-    try:
-        return work()
-    except typer.Exit as done:
-        return done.exit_code
-    except UserError as error:
-        warn(f"error: {error}")
-    except Exception:  # A defect: print the traceback; the exit code is not that of a verdict.
-        traceback.print_exc()
-    return BAD_USAGE
+
+    @functools.wraps(command)
+    def called(*selection: Any, **given: Any) -> None:
+        code = BAD_USAGE
+        try:
+            code = command(*selection, **given)
+        except typer.Exit:
+            raise
+        except UserError as error:
+            warn(f"error: {error}")
+        except Exception:  # A defect: print the traceback; the exit code is not that of a verdict.
+            traceback.print_exc()
+        raise typer.Exit(code)
+
+    return called
 
 
 def post(channels: Sequence[str], title: str, body: str, pictures: Sequence[Picture] = ()) -> None:

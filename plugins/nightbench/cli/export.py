@@ -9,7 +9,6 @@ from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,7 +17,6 @@ from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
 from nightbench.config import find_suites, locations
-from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.config.suites import readable_suites
 from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
@@ -61,8 +59,7 @@ class ExportRows(StrEnum):
 def export(
     file: Annotated[Path, typer.Argument(help="File (for mlperf: folder) to write or replace.")],
     rows: Annotated[
-        ExportRows | None,
-        typer.Option("--rows", help="Rows to write (Parquet, CSV). [default: medians]"),
+        ExportRows | None, typer.Option(help="Rows to write (Parquet, CSV). [default: medians]")
     ] = None,
     format_: Annotated[
         ExportFormat | None,
@@ -76,21 +73,18 @@ def export(
     ] = None,
     suite: common.OnlySuiteOption = None,
     cluster: common.OnlyClusterOption = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="SLUG", help="Case to include.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(metavar="SLUG", help="Case to include.")] = None,
     run: Annotated[str | None, typer.Option("--run", "-r", help="Run to include.")] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
             metavar="TIME",
             help="Include runs from this time on: 2026-11-01, or 2026-11-01T22:00. The default "
             "zone is UTC.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Include runs that began before.")
+        str | None, typer.Option(metavar="TIME", help="Include runs that began before.")
     ] = None,
 ) -> None:
     """Write the history to a Parquet or CSV file, with the columns of the schema marts.
@@ -160,12 +154,12 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
         stored = warehouse.exports
         task = progress.add_task(f"{rows}, months", rows="")
         with (
-            closing(FORMATS[format_](new, stored.columns(rows), about)) as target,
+            FORMATS[format_](new, stored.columns(rows), about) as write,
             closing(stored.batches(rows, chosen)) as batches,
         ):
             for batch in batches:
                 if batch.rows:
-                    target.write(batch.rows)
+                    write(batch.rows)
                     count += len(batch.rows)
                 done = batch.month - bool(batch.rows)
                 progress.update(task, completed=done, total=batch.months, rows=f"{count:,} rows")
@@ -177,12 +171,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
 
 def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object]) -> None:
     """Write newest medians and verdicts as Prometheus's textfile collector reads them."""
-    wrong = [option for option, value in others.items() if value is not None]
-    if wrong:
-        raise UserError(
-            f"{wrong[0]}: found with prometheus, which writes newest medians; expected --suite, "
-            "--cluster or --case"
-        )
+    _refuse(others, "prometheus, which writes newest medians", "--suite, --cluster or --case")
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
     # Write an empty file if nothing is measured: without it, old values would stay.
@@ -191,10 +180,14 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     say(f"{len(rows):,} series in {file}")
 
 
+def _refuse(options: Mapping[str, object], format_: str, expected: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise UserError(f"{option}: found with {format_}; expected {expected}")
+
+
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:
-    wrong = [option for option, value in others.items() if value is not None]
-    if wrong:
-        raise UserError(f"{wrong[0]}: found with mlperf or bundle; expected --run and --case")
+    _refuse(others, "mlperf or bundle", "--run and --case")
     if run is None:
         raise UserError("--run: found none; expected the id of a run (see `nightbench runs`)")
     return run
@@ -210,7 +203,6 @@ def _measured(warehouse: Warehouse, run: str, case: str | None) -> tuple[list[Ro
 
 
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
-    """Write a log of MLPerf Training for each measured case of a run."""
     from nightbench.report.mlperf_log import counted, mlperf_lines
 
     with common.reader() as warehouse:
@@ -228,7 +220,6 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
 
 
 def _write_bundle(file: Path, run: str, case: str | None) -> None:
-    """Write a measurement with everything needed to measure it again."""
     from nightbench.night.reproduction_bundle import write_bundle
 
     if case is None:
@@ -248,7 +239,7 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
 
 @app.command("import")
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
     alerts: Annotated[
         bool,
         typer.Option(
@@ -280,8 +271,6 @@ def import_history(
         with common.progress_bar(TimeRemainingColumn()) as progress:
             judged = judge_imported(warehouse, series, policy.reported_from)
             show_reports(progress.track(map(kept, judged), len(series), description="judging"))
-        for line in _links(found):
-            say(line)
         if alerts:
             opened = open_alerts(warehouse, found, policy.clear_change)
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
@@ -292,30 +281,14 @@ def import_history(
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
-        apart = sorted(series - _planned_series())
+        suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
     except UserError as error:
         warn(f"It was not checked whether a suite has the imported cases: {error}")
         return
-    if apart:
+    planned = {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}
+    if apart := sorted(series - planned):
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
             f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
             f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
-
-
-def _links(found: list[ImportedSeries]) -> list[str]:
-    """Return addresses of the pages of these series; none without a control plane here."""
-    from nightbench.local import deployment
-
-    if control_plane() is not ControlPlane.LOCAL:
-        return []
-    page = f"{deployment.logins(common.home()).ui}/plugin/benchmarks/explore"
-    clusters = sorted({each.cluster for each in found})
-    return [f"series on {name}: {page}?{urlencode({'cluster': name})}" for name in clusters]
-
-
-def _planned_series() -> set[tuple[str, str]]:
-    """Return the series of all suites, as case and cluster."""
-    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
-    return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,12 +22,11 @@ from nightbench.config import find_clusters, find_suites, locations
 from nightbench.config.suites import readable_suites
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
 
 if TYPE_CHECKING:
     from nightbench.alerts.backtest import Backtest, PastSeries
-    from nightbench.alerts.replay import LabelledAlert, RaisedAlert, Score
+    from nightbench.alerts.replay import RaisedAlert, Score
     from nightbench.warehouse import Warehouse
 
 app = typer.Typer()
@@ -51,28 +49,16 @@ def grade(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy",
             help="Replay history with the suites' policies and with this policy: min_change=2%,… "
             f"Keys: {', '.join(KEYS)}. `{CURRENT}`: only the suites' policies.",
         ),
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option(
-            "--series",
-            help="With --policy: a case, or a pattern with *. [default: all] Repeatable.",
-        ),
+        typer.Option(help="With --policy: a case, or a pattern with *. [default: all] Repeatable."),
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", help="With --policy: first night to replay (2026-03-31)."),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            "--history",
-            help="With --policy: replay a CSV file like that of `nightbench import`.",
-        ),
+        str | None, typer.Option(help="With --policy: first night to replay, such as 2026-03-31.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -84,21 +70,18 @@ def grade(
     Precision and recall count the alerts that people labelled (acknowledged, resolved, dismissed).
     """
     if policy is not None:
-        _backtest(policy, series, suite, cluster, since, history, json=json)
+        _backtest(policy, series, suite, cluster, since, json=json)
         return
-    for option, value in (("--series", series), ("--since", since), ("--history", history)):
+    for option, value in (("--series", series), ("--since", since)):
         if value:
             raise UserError(f"{option} requires --policy")
     with common.reader() as warehouse:
         rows = warehouse.grades.latest(suite, cluster)
         if not rows:
             _refuse_unknown(warehouse, suite, cluster)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        said = f" of suite {suite}" if suite else ""
-        say(f"No grade{said} yet: the detector is graded from the 21st night of a series on.")
+    said = f" of suite {suite}" if suite else ""
+    none = f"No grade{said} yet: the detector is graded from the 21st night of a series on."
+    if common.all_said(rows, none, json=json):
         return
     for (name, where, run_id), group in groupby(
         rows, key=lambda row: (row["suite"], row["cluster"], row["run_id"])
@@ -135,7 +118,9 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return a grade's cells: injected, detected, of how many, rate, interval, delay, limit."""
-    detects, rate, limit = not _counts_false_alarms(row), row["rate"], row["limit_value"]
+    from nightbench.detection.grading import FALSE_ALARMS
+
+    detects, rate, limit = row["measure"] != FALSE_ALARMS, row["rate"], row["limit_value"]
     unit = "{:.0%}" if detects else "{:.1f} in 1,000"
     bound = "{:.0%}" if detects else "{:.1f}"
     delay = row["median_delay"]
@@ -149,12 +134,6 @@ def cells(row: Row) -> tuple[str, ...]:
         "-" if delay is None else f"{delay:g} night{'' if delay == 1 else 's'}",
         "-" if limit is None else f"{'at least' if detects else 'at most'} {bound.format(limit)}",
     )
-
-
-def _counts_false_alarms(row: Row) -> bool:
-    from nightbench.detection.grading import FALSE_ALARMS
-
-    return bool(row["measure"] == FALSE_ALARMS)
 
 
 def _order(row: Row) -> tuple[int, str]:
@@ -174,24 +153,17 @@ def _backtest(
     suite: str | None,
     cluster: str | None,
     since: str | None,
-    history: Path | None,
     *,
     json: bool,
 ) -> None:
     from nightbench.alerts.backtest import backtest as replayed
-    from nightbench.alerts.backtest import labels_of, pasts_in, pasts_of
+    from nightbench.alerts.backtest import labels_of, pasts_of
 
     proposed = {} if policy == CURRENT else policy_changes(policy)
     first = common.instant("--since", since) if since else None
-    names = tuple(series or ())
-    if history is not None:
-        if cluster or suite:
-            raise UserError("--history cannot be combined with a suite or --cluster")
-        pasts, labelled = pasts_in(HistoryFile(history), names), []
-    else:
-        with closing(common.open_warehouse("nightbench_reader")) as connection:
-            pasts = pasts_of(connection, names, suite, cluster)
-            labelled = labels_of(connection)
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        pasts = pasts_of(connection, tuple(series or ()), suite, cluster)
+        labelled = labels_of(connection)
     policies, notes = _policies(pasts)
     with common.progress_bar() as progress:
         task = progress.add_task("replaying", total=None)
@@ -233,7 +205,6 @@ def policy_changes(text: str) -> dict[str, Any]:
 
 
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
-    """Return the policies of the suites from their files, and the suites without one."""
     names = sorted({past.suite for past in pasts})
     files = {name: x for name, x in find_suites(locations.dags_folder()).items() if name in names}
     suites = readable_suites(files, common.catalog())
@@ -282,7 +253,8 @@ def _show(
         _list("Only with the proposed policy", only_in(found.proposed.raised, found.current.raised))
     for name, side in sides:
         for known in side.missed:
-            say(f"missed, {name}: alert {known.alert_id}, {_alert_text(known)}")
+            where = f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
+            say(f"missed, {name}: alert {known.alert_id}, {where}")
 
 
 _ROWS: Mapping[str, Callable[[Score], str]] = {
@@ -315,10 +287,6 @@ def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
         say(f"  {alert.at:%Y-%m-%d} {alert.case_id} on {alert.cluster}{change}{since}")
     if len(alerts) > _SHOWN:
         say(f"  and {len(alerts) - _SHOWN} more: --json lists them")
-
-
-def _alert_text(known: LabelledAlert) -> str:
-    return f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
 
 
 def policy_words(policy: Mapping[str, Any]) -> str:

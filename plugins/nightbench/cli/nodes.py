@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,13 +110,12 @@ def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Map
 def nodes(
     cluster: common.ClusterArgument,
     quarantine: Annotated[
-        str | None,
-        typer.Option("--quarantine", metavar="NODE", help="Node to exclude from now on."),
+        str | None, typer.Option(metavar="NODE", help="Node to exclude from now on.")
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NODE", help="Quarantined node to use again.")
+        str | None, typer.Option(metavar="NODE", help="Quarantined node to use again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; --quarantine requires it.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason; --quarantine requires it.")] = "",
     history: Annotated[bool, typer.Option("--history", help="List all changes of state.")] = False,
     json: common.JsonOption = False,
 ) -> None:
@@ -127,19 +125,19 @@ def nodes(
     released after a preflight without fault. Only a user releases a node that a user quarantined.
     """
     from nightbench.night.cluster_preflight import set_node_state
-    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse import opened
 
     if quarantine and release:
         raise UserError("--quarantine and --release: found both; expected one of them")
     if quarantine and not reason.strip():
         raise UserError("--reason: found none; expected the reason of the quarantine")
     where = common.cluster_of(cluster)
-    with closing(common.open_warehouse()) as connection:
+    with opened(common.open_warehouse) as warehouse:
         if quarantine:
-            _say(set_node_state(connection, where, quarantine, QUARANTINED, reason.strip()))
+            _say(set_node_state(warehouse, where, quarantine, QUARANTINED, reason.strip()))
         elif release:
-            _say(set_node_state(connection, where, release, RELEASED, reason.strip() or "released"))
-        repository = Warehouse(connection).nodes
+            _say(set_node_state(warehouse, where, release, RELEASED, reason.strip() or "released"))
+        repository = warehouse.nodes
         rows = node_rows(where, repository.read("nodes", cluster=where.name))
         changes = repository.changes(where.name) if history else []
     if json:

@@ -11,27 +11,11 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, say, warn
-from nightbench.cli.selection import Chosen, Selection, selecting
+from nightbench.cli.selection import Selection, selecting
 from nightbench.core.model import RunKind
-from nightbench.core.run_plan import RunPlan, make_plan
+from nightbench.core.run_plan import make_plan
 
 app = typer.Typer(help="Measure without SSH: export a run, load its results.", no_args_is_help=True)
-
-
-def _plan(chosen: Chosen) -> tuple[RunPlan, list[str]]:
-    """Plan a run of the cases of one node; return it and the names of the other cases."""
-    from nightbench.night.exported_run import for_export
-
-    suite, dropped = for_export(chosen.suite, chosen.cluster, chosen.catalog)
-    plan = make_plan(
-        suite,
-        chosen.cluster,
-        chosen.catalog,
-        run_kind=RunKind.ON_DEMAND,
-        requested_by=getpass.getuser(),
-        started_at=datetime.now(UTC),
-    )
-    return plan, dropped
 
 
 @app.command()
@@ -47,7 +31,16 @@ def export(
     """
     from nightbench.night import exported_run
 
-    plan, dropped = _plan(selection.choose())
+    chosen = selection.choose()
+    suite, dropped = exported_run.for_export(chosen.suite, chosen.cluster, chosen.catalog)
+    plan = make_plan(
+        suite,
+        chosen.cluster,
+        chosen.catalog,
+        run_kind=RunKind.ON_DEMAND,
+        requested_by=getpass.getuser(),
+        started_at=datetime.now(UTC),
+    )
     exported_run.export(plan, common.spool(), folder)
     for case_id in dropped:
         warn(f"left out, because it needs several nodes: {case_id}")

@@ -1,8 +1,10 @@
 """parse: show what Nightbench reads from the log of a training script."""
 
 import json as jsonlib
+import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +12,17 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import say, warn
-from nightbench.cli.parsed_flops import Trained, by_our_formula
+from nightbench.config import load_catalog
+from nightbench.config.commands import model_of
 from nightbench.config.locations import benchmarks_folder
+from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
+from nightbench.core.model_flops import TRAINING
+from nightbench.nodes.device_peaks import TERA, known_devices, peak_of
 
 app = typer.Typer()
+
+EXAMPLES = ("samples", "sequences", "examples", "images")
 
 
 @app.command()
@@ -23,9 +31,7 @@ def parse(
         str, typer.Argument(metavar="FORMAT", help="Log format; a wrong name lists all formats.")
     ],
     file: Annotated[Path, typer.Argument(help="Log to read; - is standard input.")],
-    warmup: Annotated[
-        int, typer.Option("--warmup", min=0, help="Number of warm-up steps to skip.")
-    ] = 20,
+    warmup: Annotated[int, typer.Option(min=0, help="Number of warm-up steps to skip.")] = 20,
     pattern: Annotated[
         str | None,
         typer.Option(
@@ -43,8 +49,7 @@ def parse(
         str | None, typer.Option(help="Name of the log's metric that is the throughput.")
     ] = None,
     writer: Annotated[
-        str | None,
-        typer.Option(help="Prefix of the lines to read, such as 0: or [rank0]."),
+        str | None, typer.Option(help="Prefix of the lines to read, such as 0: or [rank0].")
     ] = None,
     model: Annotated[
         str | None,
@@ -80,8 +85,9 @@ def parse(
     options = {name: value for name, value in given.items() if value is not None}
     found = _read(format_, file, warmup, options)
     if model is not None:
-        trained = Trained(model, sequence_length, devices, device, precision)
-        found["by_our_formula"] = by_our_formula(found, trained)
+        found["by_our_formula"] = _by_our_formula(
+            found, model, sequence_length, devices, device, precision
+        )
     if json:
         common.print_json(found)
         return
@@ -138,3 +144,69 @@ def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dic
     if "error" in found:
         raise UserError(found["error"])
     return found
+
+
+# --- TFLOP/s and MFU by Nightbench's formulas ------------------------------------------------
+
+
+def _by_our_formula(
+    found: Mapping[str, Any],
+    model: str,
+    sequence_length: int | None,
+    devices: int | None,
+    device: str | None,
+    precision: str,
+) -> dict[str, Any]:
+    """Return TFLOP/s and MFU per device of the median; `mfu_absent` says why there is no MFU."""
+    precisions = known_devices()[0].keys() - {"device", "source"}
+    if precision not in precisions:
+        raise UserError(f"--precision: {one_of(precision, precisions)}")
+    workload, _, scale = model.partition("/")
+    params = {} if sequence_length is None else {"sequence_length": sequence_length}
+    terms, length = model_of(load_catalog(), workload, scale or "full", params)
+    rate = _examples_per_s_per_device(found, length, devices)
+    flops = TRAINING * math.fsum(terms.values()) * rate
+    peak = peak_of(device, precision, {})
+    said = {
+        "model": f"{workload} {scale or 'full'}" + (f", {length} tokens" if length else ""),
+        "tflops_per_device": flops / TERA,
+        "tokens_per_s_per_device": rate * length if length else None,
+        "peak_tflops": None if peak is None else peak / TERA,
+        "mfu": None if peak is None else flops / peak,
+    }
+    if peak is None:
+        said["mfu_absent"] = (
+            f"the peak FLOP/s of {device} at {precision} are unknown"
+            if device
+            else "no device is named (--device)"
+        )
+    elif flops > peak:
+        said["mfu"] = None
+        said["mfu_absent"] = (
+            f"{flops / peak:.4g} at a peak of {peak / TERA:g} TFLOP/s is impossible; expected the "
+            "log's own --model, --sequence-length, --devices, --device and --precision"
+        )
+    return said
+
+
+def _examples_per_s_per_device(
+    found: Mapping[str, Any], length: int | None, devices: int | None
+) -> float:
+    figures = {name: each["median"] for name, each in found["others"].items() if each}
+    unit, per_device = found["unit"], found["per_device"]
+    rates = []
+    if found["throughput"] and (unit in EXAMPLES or unit == "tokens"):
+        rates.append((found["throughput"]["median"], unit == "tokens", per_device))
+    for name, tokens in (("tokens_per_s", True), ("samples_per_s", False)):
+        for suffix in ("_per_device", ""):
+            if name + suffix in figures:
+                rates.append((figures[name + suffix], tokens, bool(suffix)))
+    usable = [each for each in rates if length or not each[1]]
+    if not usable:
+        raise UserError("the log states no samples or tokens per second; expected one for --model")
+    rate, tokens, per_device = next((each for each in usable if each[2]), usable[0])
+    if not per_device:
+        if devices is None:
+            raise UserError("the log's values are the sum of all devices; expected --devices")
+        rate /= devices
+    return float(rate / length) if tokens and length else float(rate)

@@ -51,8 +51,7 @@ def plan(
         ),
     ] = False,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="TIME", help="With --night: its time (2026-11-21T22:00)."),
+        str | None, typer.Option(metavar="TIME", help="With --night: its time (2026-11-21T22:00).")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -152,7 +151,6 @@ def _total(seconds: Sequence[float | None], unavailable: int, cluster: Cluster) 
 
 
 def _show_night(chosen: Chosen, at: str | None, *, json: bool) -> None:
-    """Print the cases that fit in the current or next night, and those that do not."""
     from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster

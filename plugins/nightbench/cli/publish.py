@@ -18,12 +18,11 @@ def publish(
         str,
         typer.Argument(
             metavar="DIR",
-            help="Folder that is empty or has an earlier site, or its fsspec URL (s3://bucket/site).",
+            help="Empty folder, or folder of an earlier site. Also as fsspec URL (s3://bucket/site).",
         ),
     ],
     url: Annotated[
-        str,
-        typer.Option("--url", help="URL of the published site, for the feed and permanent links."),
+        str, typer.Option(help="URL of the published site, for the feed and permanent links.")
     ] = "",
 ) -> None:
     """Write a static site with the results: series, changes, comparisons, tables and method.

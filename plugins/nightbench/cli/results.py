@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,12 +11,20 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say, warn
 from nightbench.config.control_plane import ControlPlane, control_plane
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError, WarehouseUnavailable
 from nightbench.core.model import CaseStatus, gain_of
 from nightbench.core.printable import shown
 from nightbench.night.load_batch import build_load_batch
-from nightbench.report import ResultsTable, from_measurements, from_warehouse, verdict_lines
-from nightbench.spool import RunSpool, Spool
+from nightbench.report import (
+    ResultsTable,
+    from_measurements,
+    from_warehouse,
+    report_page,
+    report_text,
+    verdict_lines,
+)
+from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 
 app = typer.Typer()
@@ -54,16 +63,11 @@ def results(
     if suite or cluster:
         run = _newest_run(run, suite, cluster)
     if report is not None:
-        from nightbench.cli.report import write_report
-
-        write_report(run, report)
+        _write_report(run or _newest_run(None, None, None), report)
         return
     rows, source = results_of(run)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No run has been loaded yet. To make a run: nightbench demo")
+    none = "No run has been loaded yet. To make a run: nightbench demo"
+    if common.all_said(rows, none, json=json):
         return
     out.print(ResultsTable(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
     for line in verdict_lines(rows):
@@ -192,7 +196,11 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
 
 def load_waiting(spool: Spool) -> None:
     """Load the direct runs that ended while the warehouse was away, if the warehouse answers."""
-    waiting = [run for run in spool.runs() if run.loaded() is None and _ended_directly(run)]
+    waiting = [
+        run
+        for run in spool.runs()
+        if run.loaded() is None and run.has_ended and not (run.run() or {}).get("dag_run_id")
+    ]
     if not waiting:
         return
     try:
@@ -204,17 +212,12 @@ def load_waiting(spool: Spool) -> None:
 
     for run in waiting:
         try:
-            said = ingest.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
+            said = ingest.ingest_run(spool, run.run_id, common.open_warehouse)
         except UserError as error:
             warn(f"run {run.run_id} is not loaded yet: {error}")
             continue
         judge.judge_run(spool, run.run_id, common.open_warehouse)
         warn(said)
-
-
-def _ended_directly(run: RunSpool) -> bool:
-    document = run.run() or {}
-    return bool(document.get("ended_at")) and not document.get("dag_run_id")
 
 
 def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
@@ -265,63 +268,47 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
         The rows that were shown, one for each case.
     """
     rows, note = results_of(run_id)
-    until = time.monotonic() + (VERDICTS_TIMEOUT_S if await_verdicts else 0.0)
-    while note is None and any(map(_awaits_verdict, rows)):
+    until = time.monotonic() + VERDICTS_TIMEOUT_S
+    # Cases that were left out get no verdict.
+    while (
+        await_verdicts
+        and note is None
+        and any(row["verdict"] is None and row["status"] != CaseStatus.LEFT_OUT for row in rows)
+    ):
         if time.monotonic() > until:
-            if await_verdicts:
-                note = (
-                    "No verdicts yet: see the DAG nightbench_verdicts, then run: nightbench results"
-                )
-            break
-        time.sleep(1.0)
-        rows, note = results_of(run_id)
+            note = "No verdicts yet: see the DAG nightbench_verdicts, then run: nightbench results"
+        else:
+            time.sleep(1.0)
+            rows, note = results_of(run_id)
     out.print(ResultsTable(rows, title=run_id))
     for line in (*verdict_lines(rows), *settling_lines(run_id, rows)):
         say(line)
-    for build, version in _special_builds(rows):
-        say(f"{'build:':13} {build} ({version})")
+    special = {
+        f"{row['build_id']} ({row['framework_version'] or 'not measured'})"
+        for row in rows
+        if row["build_id"] and not str(row["build_id"]).endswith("-index-locked")
+    }
+    for build in sorted(special):
+        say(f"{'build:':13} {build}")
     if pythons := sorted({(row["python"], row["framework"]) for row in rows if row["python"]}):
         say(f"{'Python:':13} {', '.join(f'{line} {python}' for python, line in pythons)}")
     if note:
         warn(note)
     say(f"report:       {_report_file(run_id, rows)}")
-    for name, where in _addresses_of(run_id):
-        say(f"{name + ':':13} {where}")
+    if page := _page_of(run_id):
+        say(page[0])
+        common.show_access()
     return rows
 
 
-def _special_builds(rows: list[Row]) -> list[tuple[str, str]]:
-    """Return the builds that replaced the locked ones, with their versions."""
-    found = {
-        str(row["build_id"]): str(row["framework_version"] or "not measured")
-        for row in rows
-        if row["build_id"] and not str(row["build_id"]).endswith("-index-locked")
-    }
-    return sorted(found.items())
-
-
-def _addresses_of(run_id: str) -> list[tuple[str, str]]:
-    """Return addresses about a run on this machine's control plane; empty without one."""
+def _page_of(run_id: str) -> list[str]:
+    """Return the line with a run's page on this machine's control plane; empty without one."""
     from nightbench.local import deployment
 
     if control_plane() is not ControlPlane.LOCAL:
         return []
-    access = deployment.logins(common.home())
-    return [
-        ("results page", f"{access.ui}/plugin/benchmarks/runs/{run_id}"),
-        ("Airflow UI", f"{access.ui}   ({common.login_text(access)})"),
-        ("warehouse", access.psql),
-    ]
-
-
-def addresses_to_share(run_id: str) -> list[str]:
-    """Return the addresses as lines without the password: a report may be passed on."""
-    return [f"{name}: {where.partition('   (')[0]}" for name, where in _addresses_of(run_id)]
-
-
-def _awaits_verdict(row: Row) -> bool:
-    """Return whether a row has no verdict yet; cases that were left out get none."""
-    return row["verdict"] is None and row["status"] != CaseStatus.LEFT_OUT
+    site = deployment.logins(common.home()).ui
+    return [f"results page: {site}/plugin/benchmarks/runs/{run_id}"]
 
 
 def is_good(row: Row) -> bool:
@@ -349,9 +336,8 @@ def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
         return []
     plan = read_plan(common.spool().run(run_id))
     lines = []
-    for case_id, build in ((c.planned.case_id, c.planned.build) for c in plan.cases):
-        if case_id not in below:
-            continue
+    for planned in (case.planned for case in plan.cases if case.planned.case_id in below):
+        case_id, build = planned.case_id, planned.build
         row = below[case_id]
         nights, here = (
             str(version).partition("+")[0] if version else None
@@ -375,11 +361,33 @@ def _report_file(run_id: str, rows: list[Row]) -> Path:
 
     place, folder = common.home(), common.spool().run(run_id)
     plan = read_plan(folder)
-    notes = [f"Files of the run: `{folder.folder}`"]
-    notes += addresses_to_share(run_id)
+    notes = [f"Files of the run: `{folder.folder}`", *_page_of(run_id)]
     try:
         with common.reader() as warehouse:
             report = gather(warehouse, plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
         report = from_files(folder, rows, notes)  # the rows are from the spool, too
     return keep_report(report, place.reports)
+
+
+def _write_report(run_id: str, path: Path) -> None:
+    from nightbench.night.run_report_data import gather
+
+    if path.suffix not in (".html", ".md"):
+        raise UserError(f"--report: found {shown(str(path))}; expected a file *.html or *.md")
+    with common.reader() as stored:
+        chosen = stored.runs.get(run_id)
+        if chosen is None:
+            raise UserError(
+                f"--run: found {shown(run_id)}; expected the id of a loaded run "
+                "(`nightbench runs` lists them)"
+            )
+        rows = from_warehouse(stored.runs.results(chosen.run_id))
+        log = f"Show a log: nightbench logs --run {run_id} --case CASE"
+        notes = [*_page_of(run_id), log]
+        made = gather(stored, chosen, rows, common.spool().run(run_id), notes)
+    is_page = path.suffix == ".html"
+    text = report_page(made, datetime.now(UTC)) if is_page else report_text(made)
+    with replaced_file(path) as new:
+        new.write_text(text, encoding="utf-8")
+    say(f"{path.absolute()}: {len(rows)} cases of {chosen.run_id}")

@@ -44,7 +44,6 @@ def run(
     follow: Annotated[
         str | None,
         typer.Option(
-            "--follow",
             metavar="RUN",
             help="Only show the progress of a run: its id, or the id of its DAG run.",
         ),
@@ -73,7 +72,7 @@ def run(
             f"Airflow does not run (state folder {common.home().root}). {how_to_start()}, or "
             "measure without Airflow: --direct"
         )
-    builds = stage_wheels(selection.build or ())
+    builds = stage_wheels(selection.builds or ())
     for text in builds:
         parse_untrusted_build(text, chosen.cluster)  # before a run is triggered
     chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
@@ -122,7 +121,6 @@ def follow_run(name: str) -> int:
 def _follow_dag_run(
     follower: dag_run.DagRunFollower, dag_run_id: str, *, allow_unavailable: bool = False
 ) -> int:
-    """Follow a DAG run, print the results, and return the exit code."""
     from nightbench.cli.results import is_good, show_run
 
     try:
@@ -149,17 +147,8 @@ def _follow_dag_run(
 
 
 @app.command()
-def demo(
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure even if this code has a complete run.")
-    ] = False,
-) -> None:
-    """Start all services, run the suite demo on two local nodes, and show the results.
-
-    If a complete run of the same code exists, its results are shown instead.
-    """
-    from nightbench.cli.results import show_run
-    from nightbench.cli.services import show_access
+def demo() -> None:
+    """Start all services, run the suite demo on two local nodes, and show the results."""
     from nightbench.local import lifecycle
     from nightbench.local.resources import has_environments, require_resources
 
@@ -172,22 +161,14 @@ def demo(
     ahead = _EnvironmentsAhead(place, chosen, quiet=has_environments(place))
     for line in lifecycle.up(place, on_nodes=ahead.start):
         say(line)
-    show_access()
+    common.show_access()
     ahead.join()
     if ahead.stand_ins:
-        chosen = Selection("demo", stand_in=ahead.stand_ins).choose()
-    before = None if again else _measured_before(chosen)
-    if before:
-        show_run(before, await_verdicts=False)
-        say(
-            "That run was measured before, by the same code. Measure again: nightbench demo --again"
-        )
-        code = 0
-    else:
-        api = dag_run.airflow_runs(dag_run.TO_MEASURE)
-        if api is None:
-            raise UserError("Airflow was started but is not healthy. See: nightbench status")
-        code = through_airflow(api, chosen, allow_unavailable=True)
+        chosen = Selection("demo", stand_ins=ahead.stand_ins).choose()
+    api = dag_run.airflow_runs(dag_run.TO_MEASURE)
+    if api is None:
+        raise UserError("Airflow was started but is not healthy. See: nightbench status")
+    code = through_airflow(api, chosen, allow_unavailable=True)
     if code != INTERRUPTED:
         say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
     if code == 0:
@@ -226,34 +207,26 @@ class _EnvironmentsAhead(Thread):
 
     async def _build(self) -> None:
         # Imported here: by now Airflow is starting in the background.
-        from nightbench.gang import EnvironmentUnavailable, GangError
+        from nightbench.gang import EnvironmentUnavailable
 
         jobs = self._jobs(self._chosen.suite)
-        left = [f"{job.build.line} ({self._gigabytes(job):.1f} GB)" for job in jobs]
-        self._report(f"meanwhile, the nodes download and build {', '.join(left)}")
-        missing: dict[str, str] = {}
         for number, job in enumerate(jobs, start=1):
-            began = time.monotonic()
+            line = job.build.line
+            size = self._chosen.catalog.frameworks[line].size_bytes / 1e9
+            if not self._quiet:
+                which = f"{line} ({size:.1f} GB), {number} of {len(jobs)}"
+                say(f"environments: meanwhile, the nodes download and build {which}")
             try:
                 await self._build_one(job)
-                done = f"built in {time.monotonic() - began:.0f} s"
             except EnvironmentUnavailable as error:
-                missing[job.build.line] = error.message
-                done = "cannot be installed on this machine"
-            except GangError as error:
-                say(f"environments: {error}; the run tries again")
-                return
-            after = f"; remaining: {', '.join(left[number:])}" if left[number:] else ""
-            self._report(f"{job.build.line} {done}, {number} of {len(jobs)}{after}")
-        for line, why in missing.items():
-            await self._find_stand_in(line, why)
+                await self._find_stand_in(line, error.message)
 
     async def _find_stand_in(self, line: str, why: str) -> None:
         """Find a line that the nodes can install and that can run the cases of another line."""
         from nightbench.gang import EnvironmentUnavailable
 
         cluster, catalog = self._chosen.cluster, self._chosen.catalog
-        suite = Selection("demo", stand_in=self.stand_ins).choose().suite
+        suite = Selection("demo", stand_ins=self.stand_ins).choose().suite
         for other in stand_in_lines(suite, line, cluster, catalog):
             cases = with_stand_in(suite, line, other, cluster, catalog)
             if cases is None:
@@ -278,18 +251,11 @@ class _EnvironmentsAhead(Thread):
 
         await build_environment(job, self._targets(), common.shipment(self._chosen.cluster))
 
-    def _report(self, text: str) -> None:
-        if not self._quiet:
-            say(f"environments: {text}")
-
     def _jobs(self, suite: Suite) -> list[JobSpec]:
         """One job of each line, with the largest number of nodes."""
         cluster, catalog = self._chosen.cluster, self._chosen.catalog
         widest = {case.framework: case for case in sorted(suite.cases, key=lambda x: x.nodes)}
         return [resolve(case, suite, cluster, catalog, "demo") for case in widest.values()]
-
-    def _gigabytes(self, job: JobSpec) -> float:
-        return self._chosen.catalog.frameworks[job.build.line].size_bytes / 1e9
 
     def _targets(self) -> dict[str, SshTarget]:
         """Return how the local nodes are reached, without Airflow's Connections."""
@@ -308,18 +274,3 @@ class _EnvironmentsAhead(Thread):
             )
             for node in self._chosen.cluster.nodes
         }
-
-
-def _measured_before(chosen: Chosen) -> str | None:
-    """Return the newest run of exactly these cases by this code, if it is loaded and all passed."""
-    from nightbench.cli.results import is_good, results_of
-
-    digest = chosen.catalog.code_digest
-    wanted = {case.case_id for case in chosen.suite.cases}
-    for run in reversed(common.spool().runs()):
-        document = run.run() or {}
-        same = document.get("suite") == chosen.suite.name and document.get("code_digest") == digest
-        if same and run.loaded() and {each["case_id"] for each in run.planned()} == wanted:
-            rows, _ = results_of(run.run_id)
-            return run.run_id if rows and all(map(is_good, rows)) else None
-    return None

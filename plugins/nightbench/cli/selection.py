@@ -14,6 +14,8 @@ from typer.models import ArgumentInfo
 from nightbench.cli import common
 from nightbench.config.request_fields import described
 from nightbench.config.run_request import RunRequest, resolve_request
+from nightbench.config.validate import checked
+from nightbench.core.documents import to_document
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster, Suite
@@ -24,23 +26,10 @@ def _help(field: str, more: str = "") -> str:
 
 
 _COMMAS = "Separate several with commas."
-FrameworksOption = Annotated[str, typer.Option("--frameworks", help=_help("frameworks", _COMMAS))]
-WorkloadsOption = Annotated[str, typer.Option("--workloads", help=_help("workloads", _COMMAS))]
-StrategiesOption = Annotated[str, typer.Option("--strategies", help=_help("strategies", _COMMAS))]
 CasesOption = Annotated[
     list[str] | None, typer.Option("--case", metavar="SLUG", help=_help("cases", common.REPEATABLE))
 ]
-RepeatsOption = Annotated[int | None, typer.Option("--repeats", min=1, help=_help("repeats"))]
-ScaleOption = Annotated[str | None, typer.Option("--scale", help=_help("scale"))]
-BuildOption = Annotated[
-    list[str] | None,
-    typer.Option("--build", metavar="LINE=BUILD", help=_help("builds", common.REPEATABLE)),
-]
-UntriedOption = Annotated[bool, typer.Option("--untried", help=_help("untried"))]
-StandInOption = Annotated[
-    list[str] | None,
-    typer.Option("--stand-in", metavar="LINE=OTHER", help=_help("stand_ins", common.REPEATABLE)),
-]
+RepeatsOption = Annotated[int | None, typer.Option(min=1, help=_help("repeats"))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +54,23 @@ class Selection:
 
     suite: common.SuiteArgument
     cluster: common.ClusterOption = None
-    frameworks: FrameworksOption = ""
-    workloads: WorkloadsOption = ""
-    strategies: StrategiesOption = ""
-    case: CasesOption = None
+    frameworks: Annotated[str, typer.Option(help=_help("frameworks", _COMMAS))] = ""
+    workloads: Annotated[str, typer.Option(help=_help("workloads", _COMMAS))] = ""
+    strategies: Annotated[str, typer.Option(help=_help("strategies", _COMMAS))] = ""
+    cases: CasesOption = None
     repeats: RepeatsOption = None
-    scale: ScaleOption = None
-    build: BuildOption = None
-    untried: UntriedOption = False
-    stand_in: StandInOption = None
+    scale: Annotated[str | None, typer.Option(help=_help("scale"))] = None
+    builds: Annotated[
+        list[str] | None,
+        typer.Option("--build", metavar="LINE=BUILD", help=_help("builds", common.REPEATABLE)),
+    ] = None
+    untried: Annotated[bool, typer.Option("--untried", help=_help("untried"))] = False
+    stand_ins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stand-in", metavar="LINE=OTHER", help=_help("stand_ins", common.REPEATABLE)
+        ),
+    ] = None
 
     def choose(self, *, night: bool = False, outside_hours: bool = False) -> Chosen:
         """Read the suite, its cluster and the catalog, and apply the selection to them.
@@ -81,26 +78,14 @@ class Selection:
         Raises:
             UserError: something is wrong in a file or on the command line.
         """
-        fields = {
-            "suite": self.suite,
-            "cluster": self.cluster,
-            "frameworks": common.words(self.frameworks),
-            "workloads": common.words(self.workloads),
-            "strategies": common.words(self.strategies),
-            "builds": self.build,
-            "repeats": self.repeats,
-            "scale": self.scale,
-            "night": night,
-            "outside_hours": outside_hours,
-            "cases": self.case,
-            "untried": self.untried,
-            "stand_ins": self.stand_in,
-        }
-        request = RunRequest.from_params(fields)
+        fields: dict[str, Any] = {**vars(self), "night": night, "outside_hours": outside_hours}
+        for name in ("frameworks", "workloads", "strategies"):
+            fields[name] = common.words(fields[name])
+        request = checked(RunRequest, fields)
         suite, cluster, catalog = resolve_request(request, common.accepting_catalog(), files=True)
         asked = dataclasses.replace(request, suite=suite.name, cluster=cluster.name)
         known = catalog.with_commands(suite)
-        return Chosen(suite, cluster, known, asked.to_params(), night, outside_hours)
+        return Chosen(suite, cluster, known, to_document(asked), night, outside_hours)
 
 
 def selecting(
@@ -126,14 +111,12 @@ def selecting(
             command(Selection(**{"suite": "", **named}), **given)
 
         # Arguments first, as help shows them.
-        ordered = sorted((*options, *own), key=lambda each: not _is_argument(each))
-        together = [each.replace(kind=each.KEYWORD_ONLY) for each in ordered]
+        together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
+        together.sort(
+            key=lambda each: not any(isinstance(x, ArgumentInfo) for x in get_args(each.annotation))
+        )
         called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
         called.__annotations__ = {each.name: each.annotation for each in together}
         return called
 
     return decorate
-
-
-def _is_argument(parameter: inspect.Parameter) -> bool:
-    return any(isinstance(each, ArgumentInfo) for each in get_args(parameter.annotation))

@@ -30,16 +30,7 @@ def up(backup: BackupOption = True) -> None:
 
     for line in lifecycle.up(common.home(), backup=backup):
         say(line)
-    show_access()
-
-
-def show_access() -> None:
-    """Print the addresses and logins of the services."""
-    from nightbench.local import deployment
-
-    access = deployment.logins(common.home())
-    say(f"Airflow UI:  {access.ui}   ({common.login_text(access)})")
-    say(f"warehouse:   {access.psql}")
+    common.show_access()
 
 
 @app.command()
@@ -84,14 +75,13 @@ def status(json: JsonOption = False) -> None:
         out.print(common.table(("service", "state", "pid", "address", "since (UTC)"), rows))
         say(f"logs:        {common.home().logs}   (or: nightbench logs SERVICE)")
         if any(each.state == "running" for each in services):
-            show_access()
+            common.show_access()
     common.warn_unscheduled()
     if any(each.state != "running" for each in services):
         raise typer.Exit(FAILED)
 
 
 def _team_status(*, json: bool) -> int:
-    """Print the report of a team's API server about all services; return the exit code."""
     from nightbench.cli.dag_run import team_address
     from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 
@@ -126,7 +116,7 @@ def logs(
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Run or comparison whose logs to show.")
     ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="Case of the run in --run.")] = None,
+    case: Annotated[str | None, typer.Option(help="Case of the run in --run.")] = None,
     repeat: Annotated[
         int | None, typer.Option(min=1, help="Number of the repeat. [default: the last failed one]")
     ] = None,
@@ -156,8 +146,7 @@ def logs(
         say(f"Services in {common.home().logs}: {', '.join(logfiles.names(common.home()))}")
         list_logged_runs(common.spool())
         return
-    for line in logfiles.logs(common.home(), service, lines, follow):
-        say(line)
+    logfiles.show(common.home(), service, lines, follow)
 
 
 @app.command(

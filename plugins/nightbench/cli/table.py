@@ -19,12 +19,6 @@ from nightbench.core.model import Suite, SuiteTable
 from nightbench.core.tables import Cell
 
 app = typer.Typer()
-_PUBLISHED = (
-    *("figure", "workload", "framework", "framework_version", "mode", "nodes", "devices_per_node"),
-    *("device", "trainers", "pservers", "batch_size_per_device", "precision", "variant"),
-    "unit",
-)
-"""Columns of the references, in addition to value and remark."""
 
 
 class Format(StrEnum):
@@ -46,7 +40,6 @@ def table(
     scale: Annotated[
         str | None,
         typer.Option(
-            "--scale",
             help=f"Scale of the workloads. Published values are shown only for the scale {FULL}, "
             "because other scales do different work. [default: the scale of the newest run]",
         ),
@@ -57,8 +50,7 @@ def table(
     ] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TEXT,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", metavar="DIR", help="Draw the tables as SVG and PNG into DIR."),
+        Path | None, typer.Option(metavar="DIR", help="Draw the tables as SVG and PNG into DIR.")
     ] = None,
 ) -> None:
     """Show a suite's tables: newest medians next to the published values.
@@ -67,9 +59,6 @@ def table(
     """
     from nightbench.report import suite_tables
 
-    if common.warehouse_dsn() is None and format_ is Format.TEXT and figures is None:
-        _show_published(suite, only or [])
-        return
     where, chosen, filled = _filled_tables(suite, cluster, scale, only or [])
     if format_ is Format.JSON:
         common.print_json(
@@ -93,43 +82,17 @@ def table(
 
 
 def _draw(filled: Sequence[tuple[SuiteTable, list[Cell]]], folder: Path) -> None:
-    from nightbench.report import charts
+    from nightbench.report import suite_tables
 
     for each, cells in filled:
         try:
-            paths = charts.write_charts(each, cells, folder)
+            paths = suite_tables.write_charts(each, cells, folder)
         except OSError as error:
             raise UserError(
                 f"--figures: {folder} cannot be written: {error.strerror}; expected a folder"
             ) from error
         drawn = ", ".join(map(str, paths)) or f"no diagram of {each.name}, which has no value yet"
         warn(f"diagram: {drawn}")
-
-
-def _show_published(named: str, only: list[str]) -> None:
-    from nightbench.warehouse.references import published_figures
-
-    tables = _tables_of(load_suite(suite_file(named, files=True), common.catalog()), only)
-    for each in tables:
-        chosen = each.published
-        rows = published_figures(chosen.document, chosen.figures) if chosen else []
-        if not rows:
-            say(f"{each.title}: no published values")
-            continue
-        differ = [name for name in _PUBLISHED if len({row[name] for row in rows}) > 1]
-        same = [
-            f"{name} {rows[0][name]}" for name in _PUBLISHED if name not in differ and rows[0][name]
-        ]
-        cells = ((*(row[name] for name in differ), row["value"] or "empty") for row in rows)
-        out.print(common.table((*differ, "value"), cells, title=f"{each.title}, as published"))
-        say(", ".join(same))
-        for remark in sorted({row["remark"] for row in rows} - {""}):
-            say(remark)
-        say("")
-    say(
-        "No measured values: there is no warehouse yet. Start a warehouse with `nightbench up` "
-        f"and measure with `nightbench run {named}`."
-    )
 
 
 def _tables_of(suite: Suite, only: list[str]) -> list[SuiteTable]:
@@ -145,7 +108,6 @@ def _tables_of(suite: Suite, only: list[str]) -> list[SuiteTable]:
 def _filled_tables(
     named: str, cluster: str | None, scale: str | None, only: list[str]
 ) -> tuple[str, str, list[tuple[SuiteTable, list[Cell]]]]:
-    """Return suite and cluster as text, the scale, and the tables with their cells."""
     from nightbench.night.run_report_data import fill_tables
 
     catalog = common.catalog()

@@ -17,7 +17,7 @@ SETTINGS = {
     "site_url": "URL of the public site, for its feed and permanent links.",
     "wheels": "Folder with wheels that a run may use as a build. [default: wheels/ in the home]",
 }
-"""Option -> what it sets. `NIGHTBENCH_HOME` and its like, where they are set, come first."""
+"""Option -> what it sets. `NIGHTBENCH_HOME` and its like, if they are set, come first."""
 
 
 def variable(option: str) -> str:

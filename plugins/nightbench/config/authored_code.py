@@ -1,11 +1,10 @@
 """Checks the files of a line or workload without running them."""
 
 import ast
-import os
 import re
 import symtable
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from nightbench.config.source import ConfigError, Document, Problem, display, read_text
-from nightbench.core.complaints import Key, describe, guess_of
+from nightbench.core.complaints import Key, describe
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cost, WorkloadInfo
+from nightbench.core.model import Cost, WorkloadInfo, series_key
 from nightbench.core.model_flops import evaluate
 
 OLDEST = "3.7"
@@ -26,9 +25,6 @@ LINE_NAMES = {"launch": ("processes",), "runtime": ("Runtime",), "trainer": ("Tr
 """File of a line, without its ending -> what it has to define."""
 MODEL_NAMES = ("model", "loss")
 DATA_NAMES = ("batch", "weights")
-
-READ_HERE = ("by_sequence_length", "converges", "units_per_example")
-"""Parameters of a scale that the control plane reads itself."""
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;+\\]+)", re.MULTILINE)
 
@@ -79,7 +75,7 @@ def _instead(defined: Iterable[str]) -> str:
 
 
 def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
-    """Return the names that a module has; `*` where it imports names that are not said."""
+    """Return the names that a module has; `*` if it imports names that are not said."""
     symbols = symtable.symtable(source.decode("utf-8-sig", "replace"), "", "exec").get_symbols()
     found = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
     stars = (x for each in body if isinstance(each, ast.ImportFrom) for x in each.names)
@@ -88,16 +84,15 @@ def _defined(source: bytes, body: Iterable[ast.stmt]) -> frozenset[str]:
 
 
 def oldest_of(series: Iterable[str | None]) -> str | None:
-    """Return the oldest series; None where one is not known, or there is none."""
+    """Return the oldest series; None if one is not known, or there is none."""
     known = list(series)
-    if not known or None in known:
-        return None
-    return min((each for each in known if each is not None), key=_version)
+    stated = [each for each in known if each is not None]
+    return min(stated, key=series_key) if stated and stated == known else None
 
 
 def _version(series: str) -> tuple[int, int]:
-    major, _, minor = series.partition(".")
-    return min((int(major), int(minor)), sys.version_info[:2])
+    major, minor = series_key(series)
+    return min((major, minor), sys.version_info[:2])
 
 
 def versions_in(lock: Path, package: str) -> tuple[str, ...]:
@@ -118,28 +113,6 @@ def versions_in(lock: Path, package: str) -> tuple[str, ...]:
         if canonicalize_name(name) == canonicalize_name(package)
     }
     return tuple(sorted(pinned, key=Version))
-
-
-def words_of_code(paths: Iterable[Path]) -> set[str]:
-    """Return every word of the files that can be read."""
-    readable = (path for path in paths if path.is_file() and os.access(path, os.R_OK))
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in readable)
-    return set().union(*map(_words, texts))
-
-
-@lru_cache(maxsize=1024)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", text))
-
-
-def complain_of_unread(
-    document: Document, scale: str, parameters: Iterable[str], read: Set[str]
-) -> None:
-    """Complain of parameters of a scale that no file names: a slip of the pen trains otherwise."""
-    known = {*read, *READ_HERE}
-    for name in sorted(set(parameters) - known):
-        said = f'found "{name}", which neither the workload nor any trainer reads'
-        document.complain(("scales", scale, name), said + guess_of(name, known))
 
 
 def complain_of_parameters(document: Document, scale: str, parameters: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ def read_builds(
 ) -> dict[str, Build]:
     """Return the builds that a key of a suite's file names by framework line.
 
-    `least` is 1 where each has to say which build, instead of leaving it to the line's lock.
+    `least` is 1 if each has to say which build, instead of leaving it to the line's lock.
     """
     builds: dict[str, Build] = {}
     for line, entry in written.items():

@@ -8,7 +8,7 @@ from nightbench.config.schema import SuiteFile
 from nightbench.core.capabilities import refusal_of
 from nightbench.core.complaints import Complaint, Key
 from nightbench.core.hours import Hours, ever_overlap
-from nightbench.core.model import Build, Case, Catalog, Cluster
+from nightbench.core.model import Build, Catalog, Cluster
 from nightbench.core.variants import Refusal, variant_of
 
 MOST_CASES = 2000
@@ -18,7 +18,7 @@ _KEYS = {"framework": "frameworks", "nodes": "devices", "devices_per_node": "dev
 def check_cases(
     cases: Sequence[WrittenCase],
     catalog: Catalog,
-    cluster: Cluster | None,
+    cluster: Cluster,
     builds: Mapping[str, Build],
     complaints: list[Complaint],
     *,
@@ -40,7 +40,7 @@ def check_cases(
         if before is not written and not (before.block.tables and block.tables):
             message = f"defines the case {case.case_id} a second time"
             complaints.append(Complaint(written.key, message, first=before.key))
-        refusal = refusal_on(case, catalog, cluster, builds, untried=untried)
+        refusal = refusal_of(case, catalog, cluster, builds, untried=untried)
         if refusal is None:
             continue
         if block.unsupported == "skip":
@@ -49,22 +49,6 @@ def check_cases(
             key, *others = _places_of(written, refusal)
             complaints.append(Complaint(key, refusal.message, tuple(others)))
     return skipped
-
-
-def refusal_on(
-    case: Case,
-    catalog: Catalog,
-    cluster: Cluster | None,
-    builds: Mapping[str, Build],
-    *,
-    untried: bool,
-) -> Refusal | None:
-    """Return why a case cannot run on a cluster, also for want of a variant of its line."""
-    refusal = refusal_of(case, catalog, cluster, builds, untried=untried)
-    if refusal is not None or cluster is None:
-        return refusal
-    variant = variant_of(catalog.frameworks[case.framework], cluster, builds)
-    return variant if isinstance(variant, Refusal) else None
 
 
 def _places_of(written: WrittenCase, refusal: Refusal) -> list[Key]:
@@ -86,7 +70,7 @@ def check_reference(
     file: SuiteFile,
     cases: Iterable[WrittenCase],
     catalog: Catalog,
-    cluster: Cluster | None,
+    cluster: Cluster,
     builds: Mapping[str, Build],
     reference: Mapping[str, Build],
     complaints: list[Complaint],
@@ -102,16 +86,16 @@ def check_reference(
             message = f"the suite has no case of {line}; expected one of {', '.join(lines)}"
         elif build == builds.get(line):
             message = "is the build that the nights measure; expected another build"
-        elif cluster is not None:
+        else:
             variant = variant_of(catalog.frameworks[line], cluster, {**builds, line: build})
             message = variant.message if isinstance(variant, Refusal) else ""
         if message:
             complaints.append(Complaint(("reference", line), message))
 
 
-def check_hours(file: SuiteFile, cluster: Cluster | None, complaints: list[Complaint]) -> None:
+def check_hours(file: SuiteFile, cluster: Cluster, complaints: list[Complaint]) -> None:
     """Complain of a window that the cluster's own hours never overlap."""
-    if cluster is None or not (file.night.window and cluster.window):
+    if not (file.night.window and cluster.window):
         return
     hours = [Hours.parse(text) for text in (file.night.window, cluster.window)]
     if not ever_overlap(hours):

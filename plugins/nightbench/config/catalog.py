@@ -1,6 +1,6 @@
 """Reads the framework lines and workloads that `benchmarks/` holds."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,24 @@ from nightbench.config.authored_code import (
     code_errors,
     complain_of_formulas,
     complain_of_parameters,
-    complain_of_unread,
     oldest_of,
     versions_in,
-    words_of_code,
 )
-from nightbench.config.line_contradictions import contradictions
 from nightbench.config.source import ConfigError, Document, display, read_document
 from nightbench.config.validate import validate
 from nightbench.core.code_digest import code_digest, layers
+from nightbench.core.complaints import Key, any_of, one_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Catalog, FrameworkInfo, Variant, WorkloadInfo, digest_of
+from nightbench.core.model import (
+    LINE_AXES,
+    SEVERAL,
+    Catalog,
+    FrameworkInfo,
+    Strategy,
+    Variant,
+    WorkloadInfo,
+    digest_of,
+)
 
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
@@ -52,16 +59,9 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
     lines = layers("frameworks", benchmarks, project)
     tree = _Tree(benchmarks, layers("workloads", benchmarks, project))
     frameworks = {name: _framework(folders[-1], tree) for name, folders in lines.items()}
-    shared = [
-        *benchmarks.glob("*.py"),
-        *benchmarks.glob("apis/*/*.py"),
-        *benchmarks.glob("readers/*.py"),
-    ]
-    own = (path for folders in lines.values() for path in folders[-1].glob("*.py"))
-    words = words_of_code([*shared, *own])
     return Catalog(
         frameworks,
-        {name: _workload(name, frameworks, words, tree) for name in tree.workloads},
+        {name: _workload(name, frameworks, tree) for name in tree.workloads},
         code_digest(benchmarks, project),
         tuple(
             sorted(
@@ -75,8 +75,6 @@ def load_catalog(benchmarks: Path | None = None, project: Path | None = None) ->
 
 @dataclass(frozen=True)
 class _Tree:
-    """What the folder of a line or workload refers to."""
-
     benchmarks: Path
     workloads: Mapping[str, Sequence[Path]]
     """Name -> its folders; all but the last are added to by a project."""
@@ -107,29 +105,104 @@ def _complain_of_absent(document: Document, *expected: str) -> None:
 
 
 def _framework(folder: Path, tree: _Tree) -> FrameworkInfo:
-    path = folder / LINE_FILE
     try:
-        document = read_document(path)
+        document = read_document(folder / LINE_FILE)
+        _complain_of_absent(document, "launch.py")
+        if document.data.get("commands") is not True:
+            _complain_of_absent(document, "runtime.py", "trainer.py")
+        file = validate(FrameworkInfo, document, named="line")
     except UserError as error:
-        return _broken_line(path, error)
-    file = validate(FrameworkInfo, document, named="line")
-    _complain_of_absent(document, "launch.py")
-    if document.data.get("commands") is not True:
-        _complain_of_absent(document, "runtime.py", "trainer.py")
-    if file is None:
-        return _broken_line(path, document.error)
-    kinds = [kind for kind, answer in file.devices.items() if not isinstance(answer, str)]
-    for key, message in contradictions(file, folder, kinds, tree.model, tree.workloads):
+        name = folder.name
+        nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
+        return FrameworkInfo.model_construct(
+            line=name, title=name, version="", api="", **nothing, problem=str(error)
+        )
+    for key, message in _contradictions(file, folder, tree):
         document.complain(key, message)
     tree.complain_of_shadow(document, "frameworks", file.replaces)
     shared = tree.benchmarks / "apis" / file.api
     variants = {name: _variant(name, file, document) for name in file.variants}
-    found = file.model_copy(update={"line": path.parent.name, "variants": variants})
+    found = file.model_copy(update={"line": folder.name, "variants": variants})
     complaints = [str(document.error)] if document.problems else []
     oldest = found.oldest_python
-    complaints += code_errors(sorted(path.parent.glob("[!.]*.py")), oldest, LINE_NAMES)
+    complaints += code_errors(sorted(folder.glob("[!.]*.py")), oldest, LINE_NAMES)
     complaints += code_errors(sorted(shared.glob("[!.]*.py")), oldest, {})
     return found.model_copy(update={"problem": "\n".join(complaints) or None})
+
+
+def _contradictions(file: FrameworkInfo, folder: Path, tree: _Tree) -> Iterator[tuple[Key, str]]:
+    """Yield key and message of what in a line's file does not go together."""
+    kinds = [kind for kind, answer in file.devices.items() if not isinstance(answer, str)]
+    if not kinds:
+        yield ("devices",), "found no device kind with true; expected one that the line runs on"
+        return
+    yield from _wrong_axes(("axes",), file.axes, kinds)
+    for name, variant in file.variants.items():
+        yield from _wrong_axes(("variants", name, "axes"), variant.axes, [variant.device])
+    strategies = file.axes.get("strategy", {})
+    served = strategies.get("parameter_server", {})
+    if (
+        not all(isinstance(x, str) for x in served.values())
+        and "parameter_server" not in file.roles
+    ):
+        said = "found true; expected also `roles.parameter_server`, which lists the processes"
+        yield ("axes", "strategy", "parameter_server"), said
+    answers = [each for x in strategies.values() for each in x.values()]
+    if all(isinstance(answer, str) for answer in answers):
+        key = ("axes", "strategy") if strategies else ("axes",)
+        yield key, f"found no strategy with true; expected {any_of(sorted(Strategy))}"
+    for strategy, roles in file.roles.items():
+        if not any(role.measured for role in roles.values()):
+            said = "found no role with measured: true; expected at least one that trains"
+            yield ("roles", strategy), said
+    for name, variant in file.variants.items():
+        if variant.device not in kinds:
+            said = f"found {variant.device}, which the line does not support; expected " + any_of(
+                kinds
+            )
+            yield ("variants", name, "device"), said
+    for kind, script in file.controls.items():
+        if not (folder / script).is_file():
+            said = f'found "{script}", which is not in this folder; expected a script'
+            yield ("controls", kind), said
+    for refused in file.refused_workloads:
+        if tree.model(refused, file.api) is None:
+            said = f"found {refused}, which has no {file.api}.py; expected one with this file"
+            yield ("refused_workloads", refused), said
+    for number, combination in enumerate(file.refused_combinations):
+        for name, values in combination.when.items():
+            known = _known_values(file, name, tree.workloads)
+            for value in values:
+                if known is not None and value not in known:
+                    yield ("refused_combinations", number, "when", name), one_of(value, known)
+
+
+def _wrong_axes(
+    key: Key, written: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]
+) -> Iterator[tuple[Key, str]]:
+    for axis, values in written.items():
+        for value, support in values.items():
+            if set(support) != set(kinds):
+                found, expected = ", ".join(support), ", ".join(kinds)
+                said = f"found an answer for {found}; expected one for each of {expected}"
+                yield (*key, axis, value), said
+    for name in written.get("strategy", {}):
+        if name not in set(Strategy):
+            yield (*key, "strategy", name), one_of(name, Strategy)
+
+
+def _known_values(file: FrameworkInfo, key: str, workloads: Collection[str]) -> list[str] | None:
+    """What a combination may name under a key; None if that is anything."""
+    if key == "workload":
+        return list(workloads)
+    if key == "device":
+        return list(file.devices)
+    if key == "replicas":
+        return [SEVERAL]
+    if key not in LINE_AXES:
+        return None
+    default = LINE_AXES[key]
+    return sorted({*file.axes.get(key, {}), *([str(default)] if default else [])})
 
 
 def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
@@ -158,45 +231,25 @@ def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
     return written.model_copy(update=found)
 
 
-def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
-    """A line of which nothing is known but its name and what is wrong with it."""
-    name = path.parent.name
-    nothing: dict[str, Any] = {"devices": {}, "variants": {}, "axes": {}}
-    return FrameworkInfo.model_construct(
-        line=name, title=name, version="", api="", **nothing, problem=str(error)
-    )
-
-
-def _workload(
-    name: str, frameworks: Mapping[str, FrameworkInfo], trainers: Set[str], tree: _Tree
-) -> WorkloadInfo:
-    """Return a workload; `trainers` are the words of the code that trains it."""
+def _workload(name: str, frameworks: Mapping[str, FrameworkInfo], tree: _Tree) -> WorkloadInfo:
     folder, *added = tree.workloads[name]
-    path = folder / SPEC_FILE
     try:
-        document = read_document(path)
+        document = read_document(folder / SPEC_FILE)
+        _complain_of_absent(document, "data.py")
+        file = validate(WorkloadInfo, document, named="name")
     except UserError as error:
-        return _broken_workload(path, error)
-    file = validate(WorkloadInfo, document, named="name")
-    _complain_of_absent(document, "data.py")
+        return WorkloadInfo.model_construct(
+            name=name, title=name, unit="units", strategies=(), scales={}, problem=str(error)
+        )
     written = {each.stem for own in (folder, *added) for each in own.glob("[!.]*.py")}
-    if file is None:
-        return _broken_workload(path, document.error)
     tree.complain_of_shadow(document, "workloads", file.replaces)
     _complain_of_spec(document, file, added, tree.benchmarks / "readers")
-    wrong_data = code_errors(path.parent.glob("data.py"), None, {"data": DATA_NAMES})
+    wrong_data = code_errors(folder.glob("data.py"), None, {"data": DATA_NAMES})
     models = {
         api: "\n".join(wrong)
         for api in sorted(written)
         if (model := tree.model(name, api)) and (wrong := _model_errors(model, api, frameworks))
     }
-    if not (document.problems or wrong_data or models):
-        words = trainers | _words_of(tree.workloads[name])
-        # Workloads of one network in several sizes share its files.
-        for other in words & tree.workloads.keys():
-            words |= _words_of(tree.workloads[other])
-        for scale, parameters in file.scales.items():
-            complain_of_unread(document, scale, parameters, words)
     complaints = ([str(document.error)] if document.problems else []) + wrong_data
     defining = {key: x for key, x in document.data.items() if key in _DEFINING}
     frameworks_of = sorted(
@@ -218,7 +271,6 @@ def _workload(
 def _complain_of_spec(
     document: Document, file: WorkloadInfo, added: Sequence[Path], readers: Path
 ) -> None:
-    """Complain of what a workload's file says, and of files that a project adds to its folder."""
     for each in (each for own in added for each in own.glob("[!.]*")):
         if (document.path.parent / each.name).exists():
             said = f"{display(each)} has the name of an existing file; expected model files"
@@ -232,18 +284,7 @@ def _complain_of_spec(
         document.complain(("reads",), message)
 
 
-def _words_of(folders: Iterable[Path]) -> set[str]:
-    return words_of_code(path for folder in folders for path in folder.glob("[!.]*.py"))
-
-
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:
     """What is wrong in a model file for the oldest line that speaks its API."""
     speaking = [info.oldest_python for info in frameworks.values() if info.api == api]
     return code_errors([path], oldest_of(speaking), {api: MODEL_NAMES}) if speaking else []
-
-
-def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
-    name = path.parent.name
-    return WorkloadInfo.model_construct(
-        name=name, title=name, unit="units", strategies=(), scales={}, problem=str(error)
-    )

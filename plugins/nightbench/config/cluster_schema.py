@@ -67,7 +67,7 @@ class DevicesFile(v.StrictModel):
     variant for this capability. A line without such a variant is refused when a run is planned, not
     on the node."""
     memory: v.Size | None = None
-    """Memory of one device, `80GB`: a case whose weights, gradients and optimiser states need more
+    """Memory of one device, `80GB`: a case whose weights, gradients and optimizer states need more
     is refused when it is planned. [default: not compared]."""
     peak_tflops: dict[
         Literal["fp32", "tf32", "bf16", "fp16"],

@@ -35,31 +35,27 @@ _KNOWN_HOSTS: Key = ("known_hosts",)
 def load_cluster(
     path: Path,
     *,
-    home: Path | None = None,
     catalog: Catalog | None = None,
     new_known_hosts: bool = False,
 ) -> Cluster:
     """Read a cluster.
 
-    `home` is the value of `${NIGHTBENCH_HOME}`; the variable's value, or `.nightbench` next to
-    `dags/`, when None. Framework lines are unchecked without a catalog. `new_known_hosts`: the file
-    of host keys is about to be made, next to this one.
+    Framework lines are unchecked without a catalog. `new_known_hosts`: the file of host keys is
+    about to be made, next to this one.
 
     Raises:
         ConfigError: all that is wrong with the file.
     """
     document = read_document(path)
     file = validate(ClusterFile, document, context=lines_of(catalog), named="cluster")
-    if file is None:
-        raise document.error
     nodes = [
         (("nodes", position), node)
         for position, entry in enumerate(file.nodes)
         for node in _expanded(entry, file.jump)
     ]
     complaints = [*check_cluster(file, nodes)]
-    paths = _Paths(path, home, complaints)
-    house = paths.find(file.environments.wheelhouse, _WHEELHOUSE)
+    house = _found(path, file.environments.wheelhouse, _WHEELHOUSE, complaints)
+    known_hosts = _found(path, file.known_hosts, _KNOWN_HOSTS, complaints, new=new_known_hosts)
     own: dict[str, Any] = {
         "name": file.cluster,
         "nodes": tuple(node for _, node in nodes),
@@ -69,7 +65,7 @@ def load_cluster(
         "device_memory_bytes": file.devices.memory,
         "peak_flops": {name: peak * 1e12 for name, peak in file.devices.peak_tflops.items()},
         "environments": file.environments.model_copy(update={"wheelhouse": house}),
-        "known_hosts": paths.find(file.known_hosts, _KNOWN_HOSTS, new=new_known_hosts),
+        "known_hosts": known_hosts,
         "parallel_cases": file.limits.parallel_cases,
         "window": file.limits.hours,
         "neighbours": _neighbours(file),
@@ -85,7 +81,7 @@ def load_cluster(
 def cluster_of(
     name: str, catalog: Catalog | None = None, *, beside: Path | None = None, files: bool = False
 ) -> Cluster:
-    """A cluster that is given by name or, where `files` allows it, as a path.
+    """A cluster that is given by name or, if `files` allows it, as a path.
 
     Next to a suite's file its own `clusters/` folder is looked at first.
 
@@ -93,7 +89,7 @@ def cluster_of(
         UserError: there is none, or it is wrong.
     """
     path = cluster_file(name, beside=beside, files=files)
-    return load_cluster(path, home=locations.home_folder(), catalog=catalog)
+    return load_cluster(path, catalog=catalog)
 
 
 def without_paths(cluster: Cluster) -> Cluster:
@@ -128,12 +124,11 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
         )
     document = read_document(path)
     complaints: list[Complaint] = []
-    paths = _Paths(path, locations.home_folder(), complaints)
     environments = document.data.get("environments") or {}
-    house = paths.find(environments.get("wheelhouse"), _WHEELHOUSE)
+    house = _found(path, environments.get("wheelhouse"), _WHEELHOUSE, complaints)
     found = dataclasses.replace(
         cluster,
-        known_hosts=paths.find(document.data.get("known_hosts"), _KNOWN_HOSTS),
+        known_hosts=_found(path, document.data.get("known_hosts"), _KNOWN_HOSTS, complaints),
         environments=cluster.environments.model_copy(update={"wheelhouse": house}),
     )
     document.add(complaints)
@@ -142,34 +137,29 @@ def on_this_machine(cluster: Cluster, project: str = "") -> Cluster:
     return found
 
 
-class _Paths:
-    def __init__(self, path: Path, home: Path | None, complaints: list[Complaint]) -> None:
-        self._path = path
-        self._complaints = complaints
-        beside = path.absolute().parent.parent.parent / ".nightbench"
-        self._home = home or Path(os.environ.get("NIGHTBENCH_HOME") or beside)
-
-    def find(self, written: str | None, key: Key, new: bool = False) -> str | None:
-        if written is None:
-            return None
-        if written.startswith(HOME):
-            # Not looked for: `nightbench up` makes these files, and planning works without it.
-            return str(locations.written_path(self._home)) + written.removeprefix(HOME)
-        if "${" in written:
-            message = f'found "{written}"; expected no variable except a leading {HOME}'
-            self._complaints.append(Complaint(key, message))
-            return None
-        found = locations.relative_to_file(self._path, written)
-        if found is None and new:
-            found = self._path.absolute().parent / os.path.expanduser(written)
-        if found is None:
-            folder = display(self._path.parent)
-            message = f'found "{written}", which does not exist; looked in {folder} and above it'
-            if key == _KNOWN_HOSTS:
-                message += f"; `nightbench cluster scan {self._path.stem}` makes it"
-            self._complaints.append(Complaint(key, message))
-            return None
-        return str(found)
+def _found(
+    path: Path, written: str | None, key: Key, complaints: list[Complaint], *, new: bool = False
+) -> str | None:
+    if written is None:
+        return None
+    if written.startswith(HOME):
+        # Not looked for: `nightbench up` makes these files, and planning works without it.
+        return str(locations.home_folder()) + written.removeprefix(HOME)
+    if "${" in written:
+        message = f'found "{written}"; expected no variable except a leading {HOME}'
+        complaints.append(Complaint(key, message))
+        return None
+    found = locations.relative_to_file(path, written)
+    if found is None and new:
+        found = path.absolute().parent / os.path.expanduser(written)
+    if found is None:
+        folder = display(path.parent)
+        message = f'found "{written}", which does not exist; looked in {folder} and above it'
+        if key == _KNOWN_HOSTS:
+            message += f"; `nightbench cluster scan {path.stem}` makes it"
+        complaints.append(Complaint(key, message))
+        return None
+    return str(found)
 
 
 def _neighbours(file: ClusterFile) -> NeighbourPolicy:

@@ -126,13 +126,6 @@ class CommandFile(v.StrictModel):
     FLOPs and MFU."""
 
 
-_STARTED: dict[str, tuple[str, Literal["fill", "spread"]]] = {
-    "device": ("trainers", "fill"),
-    "node": ("nodes", "spread"),
-    "head": ("nodes", "spread"),
-}
-
-
 def read_commands(
     files: Mapping[str, CommandFile],
     catalog: Catalog,
@@ -154,7 +147,7 @@ def read_commands(
         if file.log.format not in catalog.log_formats:
             message = one_of(file.log.format, catalog.log_formats)
             complaints.append(Complaint((*key, "log", "format"), message))
-        count, place = _STARTED[file.launch]
+        is_on_each = file.launch == "device"
         writer = file.log.of
         if writer is None:
             last = file.log.format in LAST_WRITES and file.launch != "head"
@@ -187,11 +180,11 @@ def read_commands(
             roles=(
                 Role(
                     name="trainer",
-                    count=count,
-                    place=place,
+                    count="trainers" if is_on_each else "nodes",
+                    place="fill" if is_on_each else "spread",
                     measured=True,
                     measured_ranks=writer,
-                    device=file.launch == "device",
+                    device=is_on_each,
                 ),
             ),
         )
@@ -229,7 +222,7 @@ def _counted(
 def model_of(
     catalog: Catalog, workload: str, scale: str, params: Mapping[str, float]
 ) -> tuple[dict[str, float], int | None]:
-    """Return the forward FLOPs of an example by term, and its length where it is a sequence.
+    """Return the forward FLOPs of an example by term, and its length if it is a sequence.
 
     Raises:
         UserError: there is no such workload, scale or parameter, or it states no model FLOPs.

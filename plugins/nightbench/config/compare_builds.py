@@ -107,7 +107,6 @@ def fetch_wheel(text: str, cluster: Cluster, opened: Callable[[str, str], IO[byt
 
 
 def _kept(text: str, source: IO[bytes], name: str, expected: str | None) -> os.PathLike[str]:
-    """Copy a wheel into the folder of wheels, and return where it lies."""
     folder = locations.wheels_folder()
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f".{name}.{os.getpid()}"
@@ -133,7 +132,7 @@ def _kept(text: str, source: IO[bytes], name: str, expected: str | None) -> os.P
 
 
 def _address(text: str, cluster: Cluster) -> re.Match[str] | None:
-    """Return the parts of a wheel's address; None where the build is named in another way."""
+    """Return the parts of a wheel's address; None if the build is named in another way."""
     value = text.partition("=")[2]
     if not value.startswith(("http://", "https://")):
         return None

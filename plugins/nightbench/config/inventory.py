@@ -17,7 +17,6 @@ from nightbench.core.printable import shown
 
 _SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh"})
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
-_HOPS = re.compile(r"ProxyJump|ProxyCommand|(?:^|\s)-J")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Host:
     port: int | None = None
     user: str | None = None
     gpus: int = 0
-    """How many it has; 0 where that is not known."""
+    """How many it has; 0 if that is not known."""
 
 
 def ansible_hosts(text: str, group: str) -> list[Host]:
@@ -79,13 +78,6 @@ def _ansible_host(name: str, variables: Mapping[str, Any]) -> Host:
             raise UserError(
                 f"host {shown(name)}: found ansible_{key} {shown(str(value))}; expected a value"
             )
-    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
-        if _HOPS.search(str(variables.get(key) or "")):
-            raise UserError(
-                f"host {shown(name)}: found {key} {shown(str(variables[key]))}; expected no jump "
-                "host. Remove the key for this call, and name the host under `jump` in the "
-                "cluster's YAML"
-            )
     host = str(address or name)
     if host.startswith("[") and host.endswith("]") and ":" in host:
         host = host[1:-1]  # an IPv6 address, which brackets would make a range of names
@@ -108,17 +100,16 @@ def slurm_hosts(text: str) -> list[Host]:
                 f"line {number}: found {shown(line)}; expected name, address and generic resources "
                 "as `sinfo -hN -o '%N %o %G'` prints them"
             )
-        kinds = dict[str, int]()
-        for kind, count in _GPUS.findall(words[2]):
-            kinds[kind] = kinds.get(kind, 0) + int(count)
+        gpus = _GPUS.findall(words[2])
+        kinds = {kind for kind, _ in gpus}
         if len(kinds) > 1:
             raise UserError(
                 f"line {number}: found devices of {len(kinds)} kinds on node {shown(words[0])} "
                 f"({shown(words[2])}); expected one kind. Write `devices` of this cluster by "
                 "hand: a part of a GPU (MIG) is not a GPU"
             )
-        gpus = sum(kinds.values())
-        found[words[0]] = Host(words[0], words[1], gpus=gpus)
+        count = sum(int(count) for _, count in gpus)
+        found[words[0]] = Host(words[0], words[1], gpus=count)
     return list(found.values())
 
 
@@ -195,8 +186,8 @@ def _pattern(words: Sequence[str]) -> str | None:
     place = changing[0]
     numbers = [each[place] for each in parts]
     width = len(numbers[0]) if numbers[0].startswith("0") else 0
-    begin = int(numbers[0])
-    if numbers != [str(begin + step).zfill(width) for step in range(len(numbers))]:
+    rising = range(int(numbers[0]), int(numbers[0]) + len(numbers))
+    if numbers != [str(number).zfill(width) for number in rising]:
         return None
     before, behind = "".join(parts[0][:place]), "".join(parts[0][place + 1 :])
     return f"{before}[{numbers[0]}-{numbers[-1]}]{behind}"

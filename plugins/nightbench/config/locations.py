@@ -45,7 +45,7 @@ def benchmarks_folder() -> Path:
 def home_folder() -> Path:
     """The state folder: `NIGHTBENCH_HOME`; else `.nightbench` of the checkout.
 
-    Where there is no checkout, it is in Airflow's home: all of its processes agree on that.
+    If there is no checkout, it is in Airflow's home: all of its processes agree on that.
     """
     usual = (
         CHECKOUT / ".nightbench"
@@ -80,7 +80,7 @@ def spool_root() -> str | Path:
 
 
 def written_path(written: str | Path) -> Path:
-    """Return the absolute path that a person wrote, `~` replaced where there is such a user.
+    """Return the absolute path that a person wrote, `~` replaced if there is such a user.
 
     Whether it is there is asked by `os.path.exists` and `isfile`: unlike those of `Path` they
     raise nothing for a path that is too long.
@@ -118,26 +118,8 @@ def find_clusters(dags: Path) -> dict[str, Path]:
     return {escaped(path.stem): path for path in found}
 
 
-def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:
-    """Return the clusters that a suite may name, and the folders that were looked in.
-
-    The `clusters/` next to the suite's file, or next to the folder `suites/` of this file, comes
-    first.
-    """
-    folders = [dags.absolute()]
-    if suite is not None:
-        beside = suite.absolute().parent
-        above = (each.parent for each in (beside, beside.parent) if each.name == "suites")
-        folders.insert(0, next(above, beside))
-        folders = list(dict.fromkeys(folders))
-    known: dict[str, Path] = {}
-    for folder in folders:
-        known = find_clusters(folder) | known
-    return known, [folder / "clusters" for folder in folders]
-
-
 def suite_file(name: str, *, files: bool = False) -> Path:
-    """The file of a suite that is given by name or, where `files` allows it, as a path.
+    """The file of a suite that is given by name or, if `files` allows it, as a path.
 
     Raises:
         UserError: there is none.
@@ -151,13 +133,22 @@ def suite_file(name: str, *, files: bool = False) -> Path:
 def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
     """The file of a cluster, as `cluster_of` finds it.
 
+    The `clusters/` next to the file of a suite, or next to the folder `suites/` of this file, comes
+    first.
+
     Raises:
         UserError: there is none of this name.
     """
     if files and _is_path(name):
         return written_path(name)
-    known, folders = clusters_for(beside, dags_folder())
-    return _known("cluster", name, known, folders)
+    folders = [dags_folder().absolute()]
+    if beside is not None:
+        folder = beside.absolute().parent
+        above = (each.parent for each in (folder, folder.parent) if each.name == "suites")
+        folders.insert(0, next(above, folder))
+    known = {key: path for each in reversed(folders) for key, path in find_clusters(each).items()}
+    looked = dict.fromkeys(each / "clusters" for each in folders)
+    return _known("cluster", name, known, list(looked))
 
 
 def _is_path(name: str) -> bool:

@@ -1,11 +1,11 @@
 """Expands the blocks of a suite's matrix into cases: the product of each block's axes."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile
+from nightbench.config.schema import AS_DEVICES, AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.written_suite import NONE
 from nightbench.core.complaints import Key
 from nightbench.core.model import SPLIT_AXES, Case, Strategy
@@ -26,25 +26,27 @@ class WrittenCase:
 
 
 def expand(
-    blocks: Iterable[tuple[Key, BlockFile]], scale: str, nodes: int | None, most: int
+    file: SuiteFile, command_lines: Sequence[str], nodes: int, most: int
 ) -> list[WrittenCase]:
-    """Return the cases of blocks, in the order of the file, as many as `most` at most.
+    """Return the cases of a suite, in the order of the file, as many as `most` at most.
 
-    `nodes` are those of the cluster, which `devices: fit` fits to.
+    `command_lines` run its commands. `nodes` are those of the cluster, which `devices: fit` fits
+    to.
     """
     found = (
-        WrittenCase(case, key, block)
-        for key, block in blocks
-        for case in dict.fromkeys(_cases(block, scale, nodes))
+        WrittenCase(case, ("matrix", position), block)
+        for position, block in enumerate(file.matrix)
+        for case in dict.fromkeys(_cases(block, file.scale, command_lines, nodes))
     )
     return list(itertools.islice(found, most))
 
 
-def _cases(block: BlockFile, scale: str, nodes: int | None) -> Iterator[Case]:
-    """Make the cases of a block: the product of its axes, in the order of the file's keys."""
+def _cases(
+    block: BlockFile, scale: str, command_lines: Sequence[str], nodes: int
+) -> Iterator[Case]:
     axes: dict[str, Sequence[Any]] = {
-        "workload": block.workload or [],
-        "framework": block.frameworks or [],
+        "workload": block.command or block.workload or [],
+        "framework": command_lines if block.command else block.frameworks or [],
         "size": list(_sizes(block, nodes)),
         "batch_size_per_device": block.batch_size_per_device,
         **{axis: getattr(block, axis) for axis in (*SPLIT_AXES, *_AS_WRITTEN)},
@@ -73,12 +75,11 @@ def _cases(block: BlockFile, scale: str, nodes: int | None) -> Iterator[Case]:
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:
-    """The values of an axis; the default alone where it is not given."""
+    """The values of an axis; the default alone if it is not given."""
     return [None] if values is None else list(values)
 
 
-def _sizes(block: BlockFile, most: int | None) -> Iterator[dict[str, Any]]:
-    """Numbers of nodes, devices and processes, and the updates of parameter servers."""
+def _sizes(block: BlockFile, most: int) -> Iterator[dict[str, Any]]:
     if block.strategy != "parameter_server":
         for nodes, devices in block.devices or [(1, 1)]:
             yield {"nodes": nodes, "devices_per_node": devices, "trainers": nodes * devices}
@@ -99,7 +100,7 @@ def _sizes(block: BlockFile, most: int | None) -> Iterator[dict[str, Any]]:
         }
 
 
-def _fit(trainers: int, most: int | None) -> tuple[int, int]:
+def _fit(trainers: int, most: int) -> tuple[int, int]:
     """The nodes for some trainers, at most so many, and the trainers on each."""
-    each = -(-trainers // min(trainers, most or trainers))
+    each = -(-trainers // min(trainers, most))
     return -(-trainers // each), each

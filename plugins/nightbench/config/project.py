@@ -47,12 +47,13 @@ def validated(files: Sequence[Path] = ()) -> tuple[list[str], list[str]]:
 
 def _described(path: Path, catalog: Catalog, suites: list[Suite]) -> Iterator[str]:
     """Yield what a file holds; a suite is added to `suites`, once for each of its scales."""
-    data = read_document(path).data
+    document = read_document(path)
+    data = document.data
     if "cluster" in data and "suite" not in data and "matrix" not in data:
-        cluster = load_cluster(path, home=locations.home_folder(), catalog=catalog)
+        cluster = load_cluster(path, catalog=catalog)
         yield f"{display(path)}: cluster {cluster.name}, {len(cluster.nodes)} nodes"
         return
-    for scale in written_scales(read_document(path), scales_of(catalog)):
+    for scale in written_scales(document, scales_of(catalog)):
         suite = load_suite(path, catalog, scale=scale)
         suites.append(suite)
         words = f"suite {suite.name}, scale {suite.scale}: {len(suite.cases)} cases"

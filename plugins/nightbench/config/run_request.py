@@ -5,41 +5,30 @@ where the run is planned: REST calls bypass the checks of the form.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from nightbench.config.builds import parse_build, parse_untrusted_build
-from nightbench.config.case_checks import refusal_on
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import cluster_of
 from nightbench.config.locations import suite_file
 from nightbench.config.request_fields import Names, Pairs, SuiteName, Switch, Text, option
 from nightbench.config.source import display
 from nightbench.config.suites import suite_and_cluster
-from nightbench.config.validate import checked
+from nightbench.core.capabilities import refusal_of
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, Catalog, Cluster, RunKind, Suite
+from nightbench.core.model import Catalog, Cluster, RunKind, Suite
 from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
-_KINDS = tuple(kind for kind in RunKind if kind is not RunKind.ACCEPTANCE)  # it has no suite
-
-
-def _run_kind(value: Any) -> RunKind:
-    if value not in _KINDS:
-        raise ValueError(one_of(str(value), _KINDS))
-    return RunKind(value)
-
-
-_RunKind = Annotated[
-    RunKind, BeforeValidator(_run_kind), WithJsonSchema({"type": "string", "enum": [*_KINDS]})
+_RunKind = Literal[
+    RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.CONFIRM, RunKind.BACKFILL, RunKind.DRILL
 ]
+"""An acceptance has no suite."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -74,7 +63,7 @@ class RunRequest:
     outside_hours: Annotated[Switch, option("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
     untried: Annotated[Switch, option("Untried modes", "How")] = False
-    """Also measure configurations never run on this kind of device; their results are marked."""
+    """Also measure configurations that never ran on this kind of device, and mark their results."""
     stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
     """LINE=OTHER: the line OTHER runs the cases of LINE, because the nodes cannot install LINE."""
     run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND
@@ -96,27 +85,13 @@ class RunRequest:
                 f"Choose {RunKind.ON_DEMAND}, or change the suite's file"
             )
 
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> "RunRequest":
-        """From the values of the form; empty fields mean the suite's own.
-
-        Raises:
-            UserError: a field holds what it cannot, or there is no such field.
-        """
-        return checked(cls, params)
-
-    def to_params(self) -> dict[str, Any]:
-        """The values of the form that say the same."""
-        fields = {k: list(x) if isinstance(x, tuple) else x for k, x in vars(self).items()}
-        return {**fields, "run_kind": self.run_kind.value}
-
 
 def resolve_request(
     request: RunRequest, catalog: Catalog | None = None, *, files: bool = False
 ) -> tuple[Suite, Cluster, Catalog]:
     """The suite and the cluster that a request means, after every check.
 
-    The catalog is read from the files where None is given, and then knows of no acceptances. With
+    The catalog is read from the files if None is given, and then knows of no acceptances. With
     `files` names may be paths of YAML files, and builds may be anywhere. This is for the command
     line, whose user may read them anyway, and never for what comes from a form.
 
@@ -144,26 +119,31 @@ def resolve_request(
         strategies=request.strategies,
         case_ids=request.cases,
     )
-    builds = [
-        parse_build(text) if files else parse_untrusted_build(text, cluster)
-        for text in request.builds
-    ]
-    chosen = customise(
-        dataclasses.replace(suite, cases=cases),
-        catalog,
-        cluster,
-        repeats=request.repeats,
-        builds={build.line: build for build in builds},
+    builds = dict(suite.builds)
+    for text in request.builds:
+        build = parse_build(text) if files else parse_untrusted_build(text, cluster)
+        if build.line not in catalog.frameworks:
+            raise UserError(f"build: {one_of(build.line, catalog.frameworks)}")
+        builds[build.line] = build
+    known = catalog.with_commands(suite)
+    refusals = [refusal_of(case, known, cluster, builds, untried=suite.untried) for case in cases]
+    messages = dict.fromkeys(refusal.message for refusal in refusals if refusal is not None)
+    if messages:
+        raise UserError("\n".join(f"{display(path)}: {each}" for each in messages))
+    protocol = suite.protocol
+    if request.repeats is not None:
+        # A number means exactly that number, also where the suite lets the spread decide.
+        protocol = dataclasses.replace(
+            protocol, repeats=request.repeats, min_repeats=None, confidence=None
+        )
+    own = frozenset(line for line, build in builds.items() if build != suite.builds.get(line))
+    chosen = dataclasses.replace(
+        suite, cases=cases, protocol=protocol, builds=builds, private_builds=own
     )
     return chosen, cluster, catalog
 
 
 def _with_stand_in(suite: Suite, text: str, cluster: Cluster, catalog: Catalog) -> Suite:
-    """Return the suite with the cases of one line run by another.
-
-    Raises:
-        UserError: the suite has no such line, or no such line can run its cases.
-    """
     line, _, other = text.partition("=")
     catalog = catalog.with_commands(suite)
     lines = sorted({case.framework for case in suite.cases})
@@ -174,43 +154,3 @@ def _with_stand_in(suite: Suite, text: str, cluster: Cluster, catalog: Catalog) 
     if cases is None:
         raise UserError(f"stand_ins: {line}: {one_of(other, able)}")
     return dataclasses.replace(suite, cases=cases)
-
-
-def customise(
-    suite: Suite,
-    catalog: Catalog,
-    cluster: Cluster,
-    *,
-    repeats: int | None = None,
-    builds: dict[str, Build] | None = None,
-) -> Suite:
-    """Return the suite with what one run overrides: cluster, repeats, builds.
-
-    Raises:
-        UserError: a case cannot run that way.
-    """
-    catalog = catalog.with_commands(suite)
-    chosen = {**suite.builds, **(builds or {})}
-    for line in chosen:
-        if line not in catalog.frameworks:
-            raise UserError(f"build: {one_of(line, catalog.frameworks)}")
-    refusals: list[str] = []
-    for case in suite.cases:
-        refusal = refusal_on(case, catalog, cluster, chosen, untried=suite.untried)
-        if refusal is not None and refusal.message not in refusals:
-            refusals.append(refusal.message)
-    if refusals:
-        raise UserError("\n".join(f"{display(Path(suite.source))}: {each}" for each in refusals))
-    protocol = suite.protocol
-    if repeats is not None:
-        # A number means exactly that number, also where the suite lets the spread decide.
-        protocol = dataclasses.replace(protocol, repeats=repeats, min_repeats=None, confidence=None)
-    return dataclasses.replace(
-        suite,
-        cluster=cluster.name,
-        protocol=protocol,
-        builds=chosen,
-        private_builds=frozenset(
-            line for line in builds or {} if chosen[line] != suite.builds.get(line)
-        ),
-    )

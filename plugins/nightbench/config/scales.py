@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
-from nightbench.config.source import ConfigError, Document, Problem
+from nightbench.config.source import ConfigError, Document, read_document
 from nightbench.core.complaints import Key, any_of, one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog
@@ -34,51 +35,40 @@ def own_scale(document: Document) -> str:
     return scale if isinstance(scale, str) else FULL
 
 
-def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> Document:
-    """Return a suite's file as it is at one scale; messages still name its own lines.
+def at_scale(path: Path, scale: str | None, scales: Collection[str]) -> Document:
+    """Read a suite's file as it is at one scale; messages name its own lines.
 
-    The scale overrides the file's own, also where a block names scales. A mapping has to consist of
+    The scale overrides the file's own, also if a block names scales. A mapping has to consist of
     `scales` to be values by scale.
 
     Raises:
-        ConfigError: the file names a scale that is none, or a value has none for this scale.
+        ConfigError: the file cannot be read, it names a scale that is none, or a value has none for
+            this scale.
         UserError: `scale` is none.
     """
+    document = read_document(path)
     chosen = scale or own_scale(document)
     if chosen not in scales and document.data.get("scale") == chosen:
         raise ConfigError(document.path, [document.problem(("scale",), one_of(chosen, scales))])
     if scale is not None and chosen not in scales:
         raise UserError(f"scale: {one_of(chosen, scales)}")
     found = dict(_by_scale(document, scales))
-    absent = [
-        Problem(
-            document.lines[key],
-            document.problem(key, "").key,
-            f"found values for {any_of(sorted(value))}; expected also one for the scale {chosen}",
-        )
-        for key, value in found.items()
-        if chosen not in value
-    ]
-    if absent:
-        raise ConfigError(document.path, absent)
-    data: Any = document.data
-    for key in found:
-        data = _replaced(data, key, found[key][chosen])
+    for key, value in found.items():
+        if chosen not in value:
+            said = f"found values for {any_of(sorted(value))}"
+            document.complain(key, f"{said}; expected also one for the scale {chosen}")
+    if document.problems:
+        raise document.error
+    document = read_document(path, dict.fromkeys(found, chosen))
+    data = dict(document.data)
     if "scale" not in data or scale is not None:
-        data = {**data, "scale": chosen}
+        data["scale"] = chosen
     if scale is not None and isinstance(data.get("matrix"), list):
         data["matrix"] = [_without_scale(block) for block in data["matrix"]]
-    lines = {
-        here: line
-        for key, line in document.lines.items()
-        if (here := _key_at(key, found, chosen)) is not None
-    }
-    return dataclasses.replace(document, data=data, read_lines=lambda: lines)
+    return dataclasses.replace(document, data=data)
 
 
 def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Key and value of what is written by scale."""
-
     def differs(value: Any) -> bool:
         return isinstance(value, dict) and bool(value) and set(value) <= set(scales)
 
@@ -92,22 +82,5 @@ def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key
                 yield ("matrix", number, name), block[name]
 
 
-def _replaced(data: Any, key: Key, value: Any) -> Any:
-    """A copy of the data with another value at a key."""
-    if not key:
-        return value
-    copy: Any = list(data) if isinstance(data, list) else dict(data)
-    copy[key[0]] = _replaced(data[key[0]], key[1:], value)
-    return copy
-
-
 def _without_scale(block: Any) -> Any:
     return {k: v for k, v in block.items() if k != "scale"} if isinstance(block, dict) else block
-
-
-def _key_at(key: Key, found: Collection[Key], chosen: str) -> Key | None:
-    """Where a key of the file stands at the chosen scale; None where it is another scale's."""
-    for above in found:
-        if key[: len(above)] == above and len(key) > len(above):
-            return (*above, *key[len(above) + 1 :]) if key[len(above)] == chosen else None
-    return key

@@ -30,8 +30,6 @@ AS_TRAINERS = "trainers"
 
 
 def _number_or(word: str, meaning: str) -> tuple[Any, ...]:
-    """What a number of at least 1 may be, or a word in its place."""
-
     def check(value: Any) -> Any:
         if value == word or (type(value) is int and value >= 1):
             return value
@@ -54,20 +52,12 @@ CommandName = Annotated[str, v.known("commands"), v.Words("command")]
 _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
 
 
-def _enough(value: int) -> int:
-    if value < 5:
-        raise ValueError(
-            f"found {value}; expected at least 5: fewer repeats may have a narrow interval by "
-            "chance, which would stop the case too early"
-        )
-    return value
-
-
 class RepeatsFile(v.StrictModel):
     """Launches until the interval of their median is narrow enough."""
 
-    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
-    """Number of good repeats before the interval is checked."""
+    min: Annotated[int, Field(ge=5), v.Words("whole number, at least 5")] = 5
+    """Number of good repeats before the interval is checked: fewer may have a narrow interval by
+    chance."""
     max: v.Count = 15
     """Largest number of repeats. After it the case ends, even if its interval is still wide."""
     confidence: v.Percentage | None = None
@@ -79,7 +69,6 @@ class RepeatsFile(v.StrictModel):
 
 
 def _repeats(value: Any) -> Any:
-    """A number means exactly so many; a mapping means as many as it takes."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 1:
             raise ValueError(f"found {value}; expected a number of at least 1")
@@ -154,7 +143,7 @@ class BlockFile(v.StrictModel):
     """Number of devices over which `shard_stage` splits the training state; further devices have
     copies of it (HSDP). `devices`: all devices that `tensor` and `pipeline` do not use."""
     shard_stage: v.Axis[ShardStage] | None = None
-    """State that `shard` splits. 1: the optimiser's states. 2: also gradients. 3: also parameters
+    """State that `shard` splits. 1: the optimizer's states. 2: also gradients. 3: also parameters
     [default: 3]."""
     tensor: v.Axis[v.Count] = (1,)
     """Number of devices that split each matrix (tensor parallel). Together they compute the samples
@@ -178,7 +167,7 @@ class BlockFile(v.StrictModel):
     """Activation checkpointing: what a layer keeps from its forward pass for the backward pass.
     `full`: only its input. `selective`: also products and attention. `none`: everything."""
     state_precision: v.Axis[v.Name] = ("fp32",)
-    """Precision of the stored states of the optimiser (Adam's two means): `fp32` or `bf16`."""
+    """Precision of the stored states of the optimizer (Adam's two means): `fp32` or `bf16`."""
     tuning: v.Axis[v.Name] = ("default",)
     """Named switches of a line that differ from its `default`, such as `ddp_static_graph`."""
     precision: v.Axis[v.Name] = ("fp32",)
@@ -199,7 +188,8 @@ class BlockFile(v.StrictModel):
     sequence_length: v.Axis[v.Count] | None = None
     """Number of tokens in a sequence, for workloads with sequences."""
     threads: v.Axis[v.Count] | None = None
-    """Number of threads of each process [default: the number of its cores]."""
+    """Number of threads of each process [default: `cpus` of the case, or the `cpus` of the node in
+    the cluster's file, divided by the processes on the node; otherwise 1]."""
     sparsity: v.Axis[v.Percentage] | None = None
     """Fraction of the gradients that `compression` does not exchange."""
     cpus: v.Axis[v.Count] | None = None
@@ -281,7 +271,7 @@ class SuiteFile(v.StrictModel):
     """Owners and channels of alerts for some cases. The first matching route is used; without a
     match, the suite's `owner` and `alerts` are used."""
     untried: bool = False
-    """Also measure configurations never run on this kind of device; their results are marked."""
+    """Also measure configurations that never ran on this kind of device, and mark their results."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """Time limits of a repeat."""
     night: NightPolicy = NightPolicy()

@@ -1,16 +1,15 @@
 """YAML and JSON files, read with line numbers so that every error names its line.
 
-A `Document` is the plain data of a YAML or JSON file with the line of every key and item. Lines of
-JSON are read once they are asked for. YAML's parser, which knows them, takes 50 times as long as
-the standard library's, with which the nodes read it.
+A `Document` is the plain data of a YAML or JSON file with the line of every key and item. YAML's
+parser, which knows the lines, reads JSON too.
 """
 
-import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -49,13 +48,9 @@ class Document:
 
     path: Path
     data: Mapping[str, Any]
-    read_lines: Callable[[], Mapping[Key, int]] = field(repr=False, compare=False)
+    lines: Mapping[Key, int] = field(repr=False, compare=False)
+    """The line of each key; 1 is the first."""
     problems: list[Problem] = field(default_factory=list)
-
-    @functools.cached_property
-    def lines(self) -> Mapping[Key, int]:
-        """The line of each key; 1 is the first."""
-        return self.read_lines()
 
     def problem(self, key: Sequence[str | int], message: str) -> Problem:
         """Name what is wrong at a key; the nearest enclosing one when the key is not written."""
@@ -72,21 +67,17 @@ class Document:
         """Add what was found after the validation to the problems."""
         for each in complaints:
             if each.is_missing:
-                self.complain_of_missing(each.key, each.message)
+                line = self.problem(each.key[:-1], "").line
+                message = f"is missing; expected: {each.message}"
+                self.problems.append(Problem(line, key_path(each.key), message))
                 continue
             first = f" (first on line {self.lines[each.first]})" if each.first is not None else ""
             tried = (each.key, *each.others)
             key = next((key for key in tried if key in self.lines), each.key)
             self.complain(key, each.message + first)
 
-    def complain_of_missing(self, key: Sequence[str | int], meaning: str | None) -> None:
-        """Add that a key is missing, with what is expected there."""
-        line = self.problem(key[:-1], "").line
-        message = f"is missing; expected: {meaning}"
-        self.problems.append(Problem(line, key_path(key), message))
-
     def complain_of_name(self, key: str) -> None:
-        """Add that the file calls itself otherwise than it is named, where it does."""
+        """Add that the file calls itself otherwise than it is named, if it does."""
         found = self.data.get(key)
         of_folder = self.path.suffix == ".json"
         name = self.path.parent.name if of_folder else self.path.stem
@@ -134,8 +125,10 @@ def read_text(path: Path) -> str:
         raise UserError(f"{display(path)}: cannot be read: {error}; save it as UTF-8") from error
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path, chosen: Mapping[Key, str] = MappingProxyType({})) -> Document:
     """Read a YAML or JSON file whose top level is a mapping.
+
+    `chosen` are keys whose value is one of the values in it.
 
     Raises:
         ConfigError: the file cannot be read, is no YAML (a `.json` file: no JSON), or has a key
@@ -143,15 +136,13 @@ def read_document(path: Path) -> Document:
     """
     text = read_text(path)
     try:
-        if path.suffix == ".json" and (plain := _plain_json(text)) is not None:
-            if _is_deep(plain):  # newer Pythons parse it and fail when they print it
-                raise RecursionError
-            return Document(path, plain, lambda: _parsed(path, text)[1])
-        data, lines = _parsed(path, text)
-        return Document(path, data, lambda: lines)
+        if path.suffix == ".json":
+            _expect_json(path, text)
+        data, lines = _parsed(path, text, chosen)
     except RecursionError:
         said = "found hundreds of nested lists or mappings; expected a few levels"
         raise ConfigError(path, [Problem(1, "", said)]) from None
+    return Document(path, data, lines)
 
 
 _YAML_REMEDIES = {
@@ -164,17 +155,15 @@ _YAML_REMEDIES = {
 """Sign of a mistake in the parser's message -> what corrects it."""
 
 
-def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
-    if path.suffix == ".json":
-        _expect_json(path, text)
+def _parsed(
+    path: Path, text: str, chosen: Mapping[Key, str]
+) -> tuple[dict[str, Any], Mapping[Key, int]]:
     try:
-        loader = _Loader(text)
+        root = _root(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         said = f"not valid YAML: found the character U+{error.character:04X}; expected text"
         raise ConfigError(path, [Problem(line, "", said)]) from None
-    try:
-        root = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -183,9 +172,7 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
         raise ConfigError(path, [Problem(line, "", f"not valid YAML: {said}{remedy}")]) from None
     except yaml.YAMLError as error:
         raise ConfigError(path, [Problem(1, "", f"not valid YAML: {error}")]) from None
-    finally:
-        loader.dispose()
-    reader = _Reader(loader)
+    reader = _Reader(chosen)
     data = reader.value(root, ()) if root is not None else None
     if reader.problems:
         raise ConfigError(path, reader.problems)
@@ -195,35 +182,13 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
     return data, reader.lines
 
 
-def _plain_json(text: str) -> dict[str, Any] | None:
-    """Return what a JSON file holds; None where something in it may have to be complained of."""
-    odd = len(text) >= MOST_VALUES or "\t" in text or "\\u" in text
-    if odd or yaml.reader.Reader.NON_PRINTABLE.search(text):
-        return None
+def _root(text: str) -> yaml.Node | None:
+    """Parse by libyaml, which takes a tenth of the time; PyYAML's own errors say more."""
     try:
-        data = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
-    except ValueError:
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _is_deep(data: Any) -> bool:
-    """Return whether lists and mappings are in each other by the hundred."""
-    level = [data]
-    for _ in range(MOST_LEVELS):
-        inner = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [each for values in inner for each in values if isinstance(each, dict | list)]
-    return bool(level)
-
-
-def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a key occurs twice")
+        found: yaml.Node | None = yaml.compose(text, _FastLoader)
+    except yaml.YAMLError:
+        found = yaml.compose(text, _Loader)
     return found
-
-
-def _no_number(word: str) -> None:
-    raise ValueError(word)
 
 
 def _expect_json(path: Path, text: str) -> None:
@@ -253,8 +218,9 @@ for _tag, _pattern, _first in (
     )
 
 
-MOST_LEVELS = 100
-"""Lists and mappings of a JSON file that may be in each other."""
+class _FastLoader(yaml.CSafeLoader):
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
 
 MOST_VALUES = 200_000
 """Most values of a file; aliases of aliases in a few lines of YAML stand for billions."""
@@ -265,10 +231,11 @@ _SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 class _Reader:
     """Turns YAML nodes into data, remembers lines, and finds keys that stand twice."""
 
-    def __init__(self, loader: yaml.SafeLoader) -> None:
+    def __init__(self, chosen: Mapping[Key, str]) -> None:
+        self._chosen = dict(chosen)
         self.lines: dict[Key, int] = {}
         self.problems: list[Problem] = []
-        self._loader = loader
+        self._loader = _Loader("")
         self._open: list[int] = []
         self._values = 0
 
@@ -292,8 +259,9 @@ class _Reader:
         finally:
             self._open.pop()
 
-    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, key: Key) -> Any:
         data: dict[str, Any] = {}
+        word = self._chosen.pop(key, None)
         for name_node, item in node.value:
             line = name_node.start_mark.line + 1
             if not isinstance(name_node, yaml.ScalarNode):
@@ -306,7 +274,10 @@ class _Reader:
                 self.problems.append(Problem(line, key_path((*key, name)), message))
                 continue
             self.lines[*key, name] = line
-            data[name] = self.value(item, (*key, name))
+            if word is None:
+                data[name] = self.value(item, (*key, name))
+            elif name == word:
+                return self.value(item, key)
         return data
 
     def _scalar(self, node: yaml.Node, key: Key) -> Any:

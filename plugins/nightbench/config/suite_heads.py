@@ -42,7 +42,7 @@ class SuiteHead:
 
     @property
     def dag_id(self) -> str:
-        """The DAG of the suite, where it has a schedule, or a problem that the DAG shows."""
+        """The DAG of the suite, if it has a schedule, or a problem that the DAG shows."""
         if name_problem(self.name) is None:
             return f"nightly_{self.name}"
         readable = re.sub(r"[^A-Za-z0-9._-]+", "_", self.name)[:50]
@@ -66,7 +66,7 @@ def suite_names(dags: Path) -> list[str]:
 
 
 def parallel_cases(dags: Path) -> dict[str, int]:
-    """How many cases each cluster takes at once; 1 where its file does not say so readably."""
+    """How many cases each cluster takes at once; 1 if its file does not say so readably."""
     found: dict[str, int] = {}
     for name, path in find_clusters(dags).items():
         # Planning a run with a broken file reports the error with its line.
@@ -79,7 +79,7 @@ def parallel_cases(dags: Path) -> dict[str, int]:
 
 
 def name_problem(name: str) -> str | None:
-    """Return why a suite's file cannot have a name (without `.yaml`); None where it can."""
+    """Return why a suite's file cannot have a name (without `.yaml`); None if it can."""
     try:
         dag_name(name)
     except ValueError as error:
@@ -150,7 +150,7 @@ def workload_scales(benchmarks: Path, project: Path | None = None) -> dict[str, 
 
 
 def _data(path: Path) -> Mapping[str, Any]:
-    """The data of a file; empty where it is broken, which the plan says with its line."""
+    """The data of a file; empty if it is broken, which the plan says with its line."""
     try:
         return read_document(path).data
     except UserError:

@@ -11,16 +11,16 @@ from nightbench.config.builds import read_builds
 from nightbench.config.case_checks import MOST_CASES, check_cases, check_hours, check_reference
 from nightbench.config.clusters import load_cluster
 from nightbench.config.commands import read_commands
-from nightbench.config.locations import clusters_for, find_suites
+from nightbench.config.locations import cluster_file, find_suites
 from nightbench.config.matrix import WrittenCase, expand
 from nightbench.config.scales import at_scale, scales_of
-from nightbench.config.schema import ProtocolFile
-from nightbench.config.source import display, read_document
+from nightbench.config.schema import ProtocolFile, SuiteFile
+from nightbench.config.source import Document
 from nightbench.config.suite_heads import command_lines, workload_scales
 from nightbench.config.validate import alike
-from nightbench.config.written_suite import WrittenSuite, validate_suite
+from nightbench.config.written_suite import validate_suite
 from nightbench.core.budget import PRIORITY
-from nightbench.core.complaints import Complaint, one_of
+from nightbench.core.complaints import Complaint
 from nightbench.core.errors import ItemErrors, UserError
 from nightbench.core.model import Catalog, Cluster, Protocol, Suite, SuiteTable
 
@@ -63,28 +63,23 @@ def suite_and_cluster(
         ConfigError: all that is wrong with the file.
         UserError: all that is wrong with the cluster's file.
     """
-    document = read_document(path)
-    document = at_scale(document, scale, scales_of(catalog))
+    document = at_scale(path, scale, scales_of(catalog))
+    file = validate_suite(document, catalog)
+    cluster = cluster or _own_cluster(document, file, catalog)
     lines = tuple(each.line for each in catalog.frameworks.values() if each.commands)
-    written = validate_suite(document, catalog, lines)
-    file, complaints = written.file, list(written.complaints)
-    cluster = cluster or _own_cluster(written, path, catalog, complaints)
-    nodes = len(cluster.nodes) if cluster else None
-    cases = expand(written.blocks, written.scale, nodes, MOST_CASES + 1)
+    cases = expand(file, lines, len(cluster.nodes), MOST_CASES + 1)
     made = [each.case for each in cases]
-    commands = read_commands(file.commands if file else {}, catalog, made, complaints)
+    complaints: list[Complaint] = []
+    commands = read_commands(file.commands, catalog, made, complaints)
     catalog = replace(catalog, workloads={**commands, **catalog.workloads})
-    # A wrong command is already in `complaints`, and its cases are unknown.
-    cases = [each for each in cases if each.case.workload in catalog.workloads]
-    builds = read_builds(path, "builds", file.builds if file else {}, complaints)
-    reference = read_builds(path, "reference", file.reference if file else {}, complaints, least=1)
-    untried = untried or (file is not None and file.untried)
+    builds = read_builds(path, "builds", file.builds, complaints)
+    reference = read_builds(path, "reference", file.reference, complaints, least=1)
+    untried = untried or file.untried
     skipped = check_cases(cases, catalog, cluster, builds, complaints, untried=untried)
-    if file is not None and not written.complaints:
-        check_reference(file, cases, catalog, cluster, builds, reference, complaints)
-        check_hours(file, cluster, complaints)
+    check_reference(file, cases, catalog, cluster, builds, reference, complaints)
+    check_hours(file, cluster, complaints)
     document.add(complaints)
-    if file is None or document.problems or cluster is None:
+    if document.problems:
         raise document.error
     measured = [each for each in cases if each.case.case_id not in skipped]
     own: dict[str, Any] = {
@@ -98,7 +93,7 @@ def suite_and_cluster(
         "repeat_timeout_s": file.timeouts.repeat,
         "progress_timeout_s": file.timeouts.progress,
         "source": str(path),
-        "scale": written.scale,
+        "scale": file.scale,
         "commands": commands,
         "tables": tuple(_table(name, each, cases) for name, each in file.tables.items()),
         "skipped": skipped,
@@ -126,19 +121,13 @@ def _protocol(file: ProtocolFile) -> Protocol:
     return Protocol(**alike(file, Protocol) | own)
 
 
-def _own_cluster(
-    written: WrittenSuite, path: Path, catalog: Catalog | None, complaints: list[Complaint]
-) -> Cluster | None:
-    """Return the cluster that a suite names; None where there is none of this name."""
-    if written.cluster is None:
-        return None
-    files, folders = clusters_for(path, locations.dags_folder())
-    if written.cluster not in files:
-        looked = ", ".join(display(folder) for folder in folders)
-        message = f"{one_of(written.cluster, files)}; looked in {looked}"
-        complaints.append(Complaint(("cluster",), message))
-        return None
-    return load_cluster(files[written.cluster], home=locations.home_folder(), catalog=catalog)
+def _own_cluster(document: Document, file: SuiteFile, catalog: Catalog | None) -> Cluster:
+    try:
+        path = cluster_file(file.cluster, beside=document.path)
+    except UserError as error:
+        document.complain(("cluster",), str(error).removeprefix("cluster: "))
+        raise document.error from None
+    return load_cluster(path, catalog=catalog)
 
 
 MOST_NAMES = 500
@@ -160,10 +149,9 @@ def case_names(dags: Path, suites: Iterable[str]) -> list[str]:
 
 def _case_ids(path: Path, lines: tuple[str, ...], scales: Collection[str]) -> list[str]:
     try:
-        written = validate_suite(at_scale(read_document(path), None, scales), None, lines)
-        cluster = _own_cluster(written, path, None, [])
-        nodes = len(cluster.nodes) if cluster else None
-        cases = expand(written.blocks, written.scale, nodes, MOST_NAMES)
-        return [each.case.case_id for each in cases]
+        document = at_scale(path, None, scales)
+        file = validate_suite(document, None)
+        nodes = len(_own_cluster(document, file, None).nodes)
     except UserError:
         return []
+    return [each.case.case_id for each in expand(file, lines, nodes, MOST_NAMES)]

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -82,26 +83,26 @@ _BOUNDS = {
 def validate(
     model: type[M],
     document: Document,
-    at: Key = (),
     context: Mapping[str, Any] | None = None,
     named: str | None = None,
-) -> M | None:
-    """Return the part of a document as the model; None where something is wrong with it.
+) -> M:
+    """Return a document as the model.
 
     The model's validators get the context: the catalog, for names. `named` is the key that holds
     the file's own name.
+
+    Raises:
+        ConfigError: all that is wrong with its keys.
     """
     if named is not None:
         document.complain_of_name(named)
-    data: Any = document.data
-    for part in at:
-        data = data[part]
+    given = dict(context or {})
     try:
-        return model.model_validate(data, context=dict(context or {}), by_alias=True, by_name=False)
+        return model.model_validate(document.data, context=given, by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        document.add(_complaint(model, at, dict(each)) for each in found)
-        return None
+        document.add(_complaint(model, dict(each)) for each in found)
+        raise document.error from None
 
 
 def checked(kind: type[T], values: Mapping[str, Any]) -> T:
@@ -122,7 +123,7 @@ def parsed(kind: type[T], values: Mapping[str, Any]) -> T:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        wrong = _complaint(kind, (), dict(error.errors(include_url=False)[0]))
+        wrong = _complaint(kind, dict(error.errors(include_url=False)[0]))
         said = f"is missing; expected: {wrong.message}" if wrong.is_missing else wrong.message
         raise UserError(f"{key_path(wrong.key)}: {said}") from None
 
@@ -133,22 +134,21 @@ def alike(file: BaseModel, kind: type[Any]) -> dict[str, Any]:
     return {name: getattr(file, name) for name in names}
 
 
-def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
-    location = tuple(part for part in error["loc"] if part != "[key]")
-    key = (*at, *location)
+def _complaint(model: type[Any], error: dict[str, Any]) -> Complaint:
+    key: Key = tuple(part for part in error["loc"] if part != "[key]")
     kind, found = error["type"], error.get("input")
     context = error.get("ctx") or {}
     if kind == "missing":
-        field = _fields_at(model, location[:-1])[str(location[-1])]
+        field = _fields_at(model, key[:-1])[str(key[-1])]
         return Complaint(key, str(field.description), is_missing=True)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = _fields_at(model, location[:-1])
-        said = one_of(str(location[-1]), known).removeprefix("found ")
+        known = _fields_at(model, key[:-1])
+        said = one_of(str(key[-1]), known).removeprefix("found ")
         return Complaint(key, f"found the unknown key {said}")
     if kind == "value_error":
         return Complaint(key, str(context["error"]))
     if kind == "literal_error":
-        choices = [str(choice) for choice in _literals_at(model, error["loc"])]
+        choices = re.findall(r"'(.*?)'", context["expected"])
         if isinstance(found, str):
             return Complaint(key, one_of(found, choices))
         return Complaint(key, f"found {describe(found)}; expected {any_of(choices)}")
@@ -165,20 +165,9 @@ def _complaint(model: type[Any], at: Key, error: dict[str, Any]) -> Complaint:
 
 
 def _fields_at(model: type[Any], location: Key) -> Mapping[str, FieldInfo]:
-    """Return the fields of the model that stands at a location below another."""
     inner = _type_at(model, location)
     found = [each for each in _alternatives(inner) if _is_model(each)]
     return fields_of(found[0]) if found else {}
-
-
-def _literals_at(model: type[Any], location: Key) -> list[Any]:
-    is_key = location[-1:] == ("[key]",)
-    alternatives = _alternatives(_type_at(model, location[:-2] if is_key else location))
-    for each in alternatives:
-        allowed = typing.get_args(each)[0] if is_key and typing.get_args(each) else each
-        if typing.get_origin(allowed) is typing.Literal:
-            return list(typing.get_args(allowed))
-    return []
 
 
 def _type_at(annotation: Any, location: Key) -> Any:
@@ -188,7 +177,7 @@ def _type_at(annotation: Any, location: Key) -> Any:
                 annotation = fields_of(each)[part].annotation
                 break
             arguments = [kind for kind in typing.get_args(each) if kind is not ...]
-            if arguments and typing.get_origin(each) is not typing.Literal:
+            if arguments:
                 annotation = arguments[-1]
                 break
     return annotation

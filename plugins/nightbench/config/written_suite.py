@@ -1,7 +1,6 @@
 """Validates a suite's file at one scale: afterwards nothing needs the document but its lines."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from nightbench.config.schema import BlockFile, SuiteFile
@@ -17,26 +16,11 @@ NONE = "none"
 _PS_ONLY = ("pservers", "trainers", "sync")
 
 
-@dataclass(frozen=True)
-class WrittenSuite:
-    """A suite as its file says it; blocks that are in order, also where the rest is not."""
+def validate_suite(document: Document, catalog: Catalog | None) -> SuiteFile:
+    """Return a suite's file. Without a catalog names of lines and workloads are not checked.
 
-    scale: str
-    cluster: str | None
-    blocks: tuple[tuple[Key, BlockFile], ...]
-    file: SuiteFile | None
-    """None where something is wrong with the file."""
-    complaints: tuple[Complaint, ...]
-    """Keys of blocks that exclude each other."""
-
-
-def validate_suite(
-    document: Document, catalog: Catalog | None, command_lines: tuple[str, ...]
-) -> WrittenSuite:
-    """Return a suite's file as the models of `config.schema`.
-
-    Problems of a key are added to the document's problems. Without a catalog names of lines and
-    workloads are not checked. `command_lines` run a suite's commands.
+    Raises:
+        ConfigError: all that is wrong with the keys of the file.
     """
     context = {
         **lines_of(catalog),
@@ -47,28 +31,13 @@ def validate_suite(
         document.complain(("suite",), problem)
     named = "suite" if problem is None else None
     file = validate(SuiteFile, document, context=context, named=named)
-    scale, cluster, blocks = (document.data.get(key) for key in ("scale", "cluster", "matrix"))
-    found, complaints = [], list[Complaint]()
-    for position in range(len(blocks) if isinstance(blocks, list) else 0):
+    for position, block in enumerate(file.matrix):
         key: Key = ("matrix", position)
-        block = file.matrix[position] if file else validate(BlockFile, document, key, context)
-        if block is None:
-            continue
         unfit = [Complaint((*key, name), message) for name, message in _contradictions(block)]
-        wrong = [*_missing(block, key), *unfit]
-        complaints += wrong
-        if not wrong:
-            if block.command is not None:
-                own = {"workload": block.command, "frameworks": command_lines}
-                block = block.model_copy(update=own)
-            found.append((key, block))
-    return WrittenSuite(
-        scale=str(scale),
-        cluster=cluster if isinstance(cluster, str) else None,
-        blocks=tuple(found),
-        file=file,
-        complaints=tuple(complaints),
-    )
+        document.add([*_missing(block, key), *unfit])
+    if document.problems:
+        raise document.error
+    return file
 
 
 def _names(value: Any) -> list[str]:
@@ -76,7 +45,6 @@ def _names(value: Any) -> list[str]:
 
 
 def _missing(block: BlockFile, key: Key) -> Iterator[Complaint]:
-    """Yield keys that a block lacks, and what is expected there."""
     for name in ("frameworks", "workload"):
         if block.command is None and getattr(block, name) is None:
             meaning = str(fields_of(BlockFile)[name].description)
@@ -87,7 +55,6 @@ def _missing(block: BlockFile, key: Key) -> Iterator[Complaint]:
 
 
 def _contradictions(block: BlockFile) -> Iterator[tuple[str, str]]:
-    """Yield key and message of what in a block does not go together."""
     if block.command is not None:
         for name in ("frameworks", "workload"):
             if getattr(block, name) is not None:

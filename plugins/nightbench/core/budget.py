@@ -73,7 +73,7 @@ class Candidate:
     seconds: float
     """Expected duration, preparation included."""
     guessed: bool = False
-    """True where no run was measured: `seconds` is estimated from protocol and time limits."""
+    """True if no run was measured: `seconds` is estimated from protocol and time limits."""
     least_s: float = 0.0
     """Shortest remaining time in which its first repeat is started."""
     priority: int = PRIORITY
@@ -90,7 +90,7 @@ class NightPlanEntry:
     seconds: float
     guessed: bool
     start: datetime | None = None
-    """When it is expected to begin; None where it is not measured."""
+    """When it is expected to begin; None if it is not measured."""
     left_out: Reason | None = None
     """Why the night has no room for it."""
     problem: str | None = None
@@ -127,7 +127,7 @@ def night_window(
     `budget_s` is how long it may take from its start on.
 
     Returns:
-        None where the hours of cluster and suite do not overlap in the coming days.
+        None if the hours of cluster and suite do not overlap in the coming days.
     """
     start, end, why = at.astimezone(UTC), None, ""
     if hours:
@@ -206,7 +206,6 @@ def by_priority_and_age(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _refusal(case: Candidate, window: NightWindow, start: datetime) -> Reason | None:
-    """Return why a case does not fit into the rest of a night; None where it fits."""
     if window.end is None or window.seconds is None:
         return None
     left = (window.end - start).total_seconds()

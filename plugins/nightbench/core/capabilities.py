@@ -43,7 +43,7 @@ DATA_PLACEHOLDER = "{data}"
 
 
 def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str | None:
-    """Say what is wrong with the files that a case is run from there; None where nothing is."""
+    """Say what is wrong with the files that a case is run from there; None if nothing is."""
     problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     without_lock = (of(case.framework, cluster, suite.builds) for of in (prefix_of, image_of))
@@ -81,7 +81,7 @@ def _on_no_machine(case: Case, cluster: Cluster, able: frozenset[str] | None) ->
 
 
 def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:
-    """Refuse cases whose files are broken, where a case alone is of no use.
+    """Refuse cases whose files are broken, if a case alone is of no use.
 
     Raises:
         UserError: what is wrong, with file and line.
@@ -107,7 +107,7 @@ def refusal_of(
     *,
     untried: bool = False,
 ) -> Refusal | None:
-    """Say why a case is not run; None where framework, workload and cluster have it.
+    """Say why a case is not run; None if framework, workload and cluster have it.
 
     It is unknown what a broken folder supports: its cases are planned, and unavailable. Without a
     cluster: whether any could run it. `builds` are the suite's. `untried` takes configurations that
@@ -133,9 +133,12 @@ def refusal_of(
     refusal = _too_large(case, cluster)
     if refusal is None and (problem := does_not_fit(case, workload, cluster, framework)):
         refusal = Refusal("scale", problem)
-    why = None if untried else untried_because(case, cluster, catalog, builds)
-    if refusal is not None or why is None:
+    if refusal is not None:
         return refusal
+    why = None if untried else untried_because(case, cluster, catalog, builds)
+    if why is None:
+        variant = variant_of(framework, cluster, builds)
+        return variant if isinstance(variant, Refusal) else None
     said = f"{case.framework} has not been tried in this configuration{_where(cluster)}: {why}. "
     return Refusal("framework", f"{said}To run it anyway: --untried, or `untried: true`")
 
@@ -143,7 +146,6 @@ def refusal_of(
 def _not_by_line(
     case: Case, framework: FrameworkInfo, workload: WorkloadInfo, cluster: Cluster | None
 ) -> Refusal | None:
-    """Say what of a case its line or its workload has not, there or anywhere."""
     if cluster is not None:
         answer = framework.devices.get(cluster.device_kind, "")
         if isinstance(answer, str):
@@ -284,7 +286,7 @@ def untried_because(
 
 
 def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
-    """A case's value of an axis, of data its format; None where a line need not support it."""
+    """A case's value of an axis, of data its format; None if a line need not support it."""
     if axis == "sync" and case.strategy is not Strategy.PARAMETER_SERVER:
         return None
     if axis == "data" and case.data != SYNTHETIC:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from nightbench.core.errors import UserError
 
-IGNORED_FOLDERS = frozenset({"__pycache__"})
-IGNORED_SUFFIXES = frozenset({".pyc", ".pyo"})
+COMPILED = "__pycache__"
 
 
 def layers(kind: str, benchmarks: Path, project: Path | None = None) -> dict[str, list[Path]]:
@@ -32,7 +31,7 @@ def _visible_folders(folder: Path) -> list[Path]:
     return sorted(
         each
         for each in folder.glob("[!.]*")
-        if each.name not in IGNORED_FOLDERS
+        if each.name != COMPILED
         and each.is_dir()
         and any(child.is_file() for child in each.glob("[!.]*"))
     )
@@ -60,17 +59,13 @@ def _files(folder: Path) -> list[tuple[str, Path]]:
     found = []
     for path in root.rglob("*"):
         relative = path.relative_to(root)
-        if any(part.startswith(".") or part in IGNORED_FOLDERS for part in relative.parts):
+        if any(part.startswith(".") or part == COMPILED for part in relative.parts):
             continue
-        if path.suffix in IGNORED_SUFFIXES or not _is_readable(path):
+        if path.suffix == ".pyc" or not (path.is_file() and os.access(path, os.R_OK)):
             continue
         if not path.is_symlink() or path.resolve().is_relative_to(root):
             found.append((relative.as_posix(), path))
     return found
-
-
-def _is_readable(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.R_OK)
 
 
 def code_digest(benchmarks: Path, project: Path | None = None) -> str:

@@ -16,7 +16,7 @@ class Complaint:
     key: Key
     message: str
     others: tuple[Key, ...] = ()
-    """Keys that are tried in turn where the file does not have `key`."""
+    """Keys that are tried in turn if the file does not have `key`."""
     first: Key | None = None
     """Where the file says the same before."""
     is_missing: bool = False
@@ -33,7 +33,7 @@ def unquoted(value: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """Say what was found, with its type where that helps to see what is wrong."""
+    """Say what was found, with its type if that helps to see what is wrong."""
     match value:
         case None:
             return "nothing"
@@ -53,13 +53,9 @@ def describe(value: Any) -> str:
 def one_of(found: str, choices: Iterable[str]) -> str:
     """Complain of a value that is not among the choices, and guess which was meant."""
     known = sorted(choices)
-    return f'found "{found}"; expected {any_of(known)}{guess_of(found, known)}'
-
-
-def guess_of(found: str, known: Iterable[str]) -> str:
-    """Return which of the known words was meant, in brackets; empty where none is close."""
-    close = difflib.get_close_matches(found, sorted(known), n=1)
-    return f' (did you mean "{close[0]}"?)' if close else ""
+    close = difflib.get_close_matches(found, known, n=1)
+    guess = f' (did you mean "{close[0]}"?)' if close else ""
+    return f'found "{found}"; expected {any_of(known)}{guess}'
 
 
 def any_of(choices: Sequence[str]) -> str:

@@ -1,15 +1,12 @@
 """Dataclasses as JSON documents and back: what the spool and the warehouse store of them."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from nightbench.core.printable import without_controls
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -29,8 +26,6 @@ def from_document(
     Raises:
         ValueError: a field is missing, or is of another type; with `forbid` also a further key.
     """
-    from pydantic import ValidationError
-
     try:
         found: T = _adapter(kind).validate_python(document, extra=extra)
     except ValidationError as error:
@@ -53,8 +48,5 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     if kind not in _ADAPTERS:
-        # Imported here: slow to import, and most users of this module need only dataclasses.
-        from pydantic import TypeAdapter
-
         _ADAPTERS[kind] = TypeAdapter(kind)
     return _ADAPTERS[kind]

@@ -67,7 +67,7 @@ def bounded(message: str) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return a text with its middle left out, and how much that was, where it is too long."""
+    """Return a text with its middle left out, and how much that was, if it is too long."""
     if len(text) <= longest:
         return text
     kept = longest // 2

@@ -44,35 +44,22 @@ class NightSchedule:
 
     schedule: str
     """Cron expression or preset, UTC."""
-    hours: tuple[Hours, ...] = ()
+    hours: tuple[str, ...] = ()
     """Hours of the cluster and of the suite, if they have any."""
     budget_s: float | None = None
-    deadline: Clock | None = None
-    """The suite's own; worked out where None."""
+    deadline: str | None = None
+    """The suite's own; worked out if None."""
 
     @property
     def text(self) -> str:
         """The same as one line, for comparing and keeping."""
-        return json.dumps(
-            {
-                "schedule": self.schedule,
-                "hours": [str(each) for each in self.hours],
-                "budget_s": self.budget_s,
-                "deadline": str(self.deadline) if self.deadline else None,
-            },
-            sort_keys=True,
-        )
+        return json.dumps(vars(self), sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> NightSchedule:
         """Read what `text` wrote."""
         found = json.loads(text)
-        return cls(
-            found["schedule"],
-            tuple(Hours.parse(each) for each in found["hours"]),
-            found["budget_s"],
-            Clock.parse(found["deadline"]) if found["deadline"] else None,
-        )
+        return cls(**{**found, "hours": tuple(found["hours"])})
 
 
 @dataclass(frozen=True)
@@ -93,19 +80,21 @@ def expected_nights(
     """Return the nights of a suite whose start times are after `after` and not after `to`.
 
     A time of the schedule whose night begins more than `LONGEST_WAIT` later is none: such a run
-    skips itself. Where hours or a budget end the night, its deadline is `GRACE` later; where
+    skips itself. If hours or a budget end the night, its deadline is `GRACE` later; if
     nothing does, `WITHOUT_END` after its start.
     """
     from croniter import croniter
 
+    hours = [Hours.parse(text) for text in timetable.hours]
+    deadline = Clock.parse(timetable.deadline) if timetable.deadline else None
     times = croniter(timetable.schedule, after.astimezone(UTC))
     at = times.get_next(datetime)
     while at <= to:
         following = times.get_next(datetime)
-        found = night_window(timetable.hours, timetable.budget_s, at)
+        found = night_window(hours, timetable.budget_s, at)
         if found is not None and found.start - at <= LONGEST_WAIT:
-            if timetable.deadline is not None:
-                due, why = timetable.deadline.after(found.start), f"{timetable.deadline}"
+            if deadline is not None:
+                due, why = deadline.after(found.start), str(deadline)
             elif found.end is not None:
                 due, why = found.end + GRACE, f"an hour after the end of {found.why}"
             else:
@@ -154,7 +143,7 @@ class NightStatus:
     sentence: str
     run_id: str | None = None
     without: tuple[str, ...] = ()
-    """Cases without a result, where there is a run."""
+    """Cases without a result, if there is a run."""
     is_empty: bool = False
     """Nothing at all came of it so far."""
 

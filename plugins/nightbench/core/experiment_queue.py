@@ -25,7 +25,7 @@ class Planned:
 
     experiment_id: int
     place: int | None
-    """From 1; None where a budget is used up."""
+    """From 1; None if a budget is used up."""
     starts_in_s: float | None
     """Expected seconds of the experiments before it; None if a budget is used up."""
     why: str = ""
@@ -41,7 +41,7 @@ class Shares:
     """Person -> seconds."""
 
     def refusal(self, person: str) -> str:
-        """Return which budget a person's next experiment would exceed; empty where none."""
+        """Return which budget a person's next experiment would exceed; empty if none."""
         mine, all_s = self.spent.get(person, 0.0), sum(self.spent.values())
         if mine >= self.policy.person_s:
             return (

@@ -1,4 +1,4 @@
-"""One reader of history files: CSV with a header, or one JSON object a line.
+"""One reader of history files, CSV with a header, and the format that `nightbench detect` judges.
 
 Each format is a model of its rows, whose fields are the columns. The reader collects all that is
 wrong with a file and reports it at once: file, line, column, the value found, what was expected.
@@ -6,22 +6,19 @@ wrong with a file and reports it at once: file, line, column, the value found, w
 
 import csv
 import io
+import itertools
 import json
+import math
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import SLUG
+from nightbench.core.model import SLUG, HistoryPoint
 from nightbench.core.printable import escaped, has_control_characters
 
 SHOWN_PROBLEMS = 50
@@ -36,15 +33,6 @@ class FileRow(BaseModel):
     A field without a default is a required column. A file may have more columns, unless the model
     forbids them.
     """
-
-    model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _cell(cls, cell: Any) -> Any:
-        if isinstance(cell, bool):
-            raise ValueError("pydantic takes a boolean for a number")
-        return cell.strip() if isinstance(cell, str) else cell
 
 
 Row = TypeVar("Row", bound=FileRow)
@@ -73,17 +61,14 @@ Name = Annotated[
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number above 0")]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number from 0")]
 Whole = Annotated[int, Field(ge=1, lt=2**31, description="a whole number from 1")]
-"""`3.0` is one, as tables write it where other rows have none."""
+"""`3.0` is one, as tables write it if other rows have none."""
 
 UNKNOWN: Any = None
 """Default of a column that may be absent or empty."""
 
 
 class HistoryFile:
-    """Reads one file; `rows` yields its valid rows, `close` raises if anything was wrong.
-
-    A file is JSON lines if it is named `*.jsonl` or begins with `{`, else CSV.
-    """
+    """Reads one file; `rows` yields its valid rows, `close` raises if anything was wrong."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
@@ -93,7 +78,6 @@ class HistoryFile:
         """
         self.path = path
         self._problems: list[str] = []
-        self._unlisted = 0
         try:
             self._content = path.read_bytes()
             self._content.decode("utf-8-sig")
@@ -105,38 +89,14 @@ class HistoryFile:
                 f"{path}:{line}: byte {error.start} is not UTF-8, expected a text in UTF-8"
             ) from error
         if not self._content.strip(b"\xef\xbb\xbf \t\r\n"):
-            raise UserError(f"{path}: is empty, expected CSV with a header, or JSON lines")
-        self._is_json = path.suffix.lower() == ".jsonl"
-        first = next(filter(None, (line.strip() for line in self._lines())), "")
-        if not self._is_json and first.startswith("["):
-            raise UserError(
-                f"{path}:1: found a JSON list, expected CSV with a header, or a JSON object a line"
-            )
-        self._is_json = self._is_json or first.startswith("{")
-        self.columns: tuple[str, ...] = self._names()
-        """Names in the header, or keys of the first JSON object; none where that is broken."""
-
-    def _lines(self) -> Iterator[str]:
+            raise UserError(f"{path}: is empty, expected CSV with a header")
         # Read in parts: as one text, a large file takes several times its size in memory.
-        return io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
-
-    def _names(self) -> tuple[str, ...]:
-        if not self._is_json:
-            try:
-                header = next(csv.reader(self._lines(), strict=True), [])
-                return tuple(name.strip() for name in header)
-            except csv.Error as error:
-                raise UserError(
-                    f"{self.path}:1: found invalid CSV ({error}), expected a header"
-                ) from error
-        for line in self._lines():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict):
-                return tuple(row)
-        return ()
+        stream = io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
+        self._reader = csv.reader(stream, strict=True)
+        try:
+            self.columns = tuple(name.strip() for name in next(self._reader, []))
+        except csv.Error as error:
+            raise UserError(f"{path}:1: found invalid CSV ({error}), expected a header") from error
 
     def rows(self, model: type[Row]) -> Iterator[tuple[int, Row]]:
         """Yield line and content of the valid rows, in the file's order.
@@ -145,8 +105,8 @@ class HistoryFile:
             UserError: the header is not the format's, or there are no rows.
         """
         columns, required, line = model.model_fields, lacking(model, ()), 0
-        for line, cells in self._json_rows(model) if self._is_json else self._csv_rows(model):
-            found = ((name, cells.get(name)) for name in columns)
+        for line, cells in self._cells(model):
+            found = ((name, cells.get(name, "")) for name in columns)
             try:
                 row = model.model_validate(
                     {name: x for name, x in found if name in required or not is_nothing(x)}
@@ -166,29 +126,25 @@ class HistoryFile:
     def close(self) -> None:
         """Raise a UserError that lists all problems, if there are any."""
         if self._problems:
-            more = [f"... and {self._unlisted} more"] if self._unlisted else []
-            raise UserError("\n".join([*self._problems, *more]))
+            unlisted = len(self._problems) - SHOWN_PROBLEMS
+            more = [f"... and {unlisted} more"] if unlisted > 0 else []
+            raise UserError("\n".join([*self._problems[:SHOWN_PROBLEMS], *more]))
 
     def _problem(self, line: int, said: str) -> None:
-        if len(self._problems) < SHOWN_PROBLEMS:
-            self._problems.append(f"{self.path}:{line}: {said}")
-        else:
-            self._unlisted += 1
+        self._problems.append(f"{self.path}:{line}: {said}")
 
-    def _csv_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
-        reader = csv.reader(self._lines(), strict=True)
-        begins = 1
+    def _cells(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, str]]]:
+        reader, header = self._reader, self.columns
+        known = [name for name in header if name in model.model_fields]
+        is_strict = model.model_config.get("extra") == "forbid"
+        self._refuse("missing", lacking(model, header), model)
+        self._refuse("unknown", sorted({*header} - {*known}) if is_strict else (), model)
+        self._refuse("named twice", sorted({n for n in known if known.count(n) > 1}), model)
+        begins = reader.line_num + 1
         try:
-            next(reader, None)
-            header = self.columns
-            known = [name for name in header if name in model.model_fields]
-            self._refuse("missing", lacking(model, header), model)
-            self._refuse("unknown", _unknown(model, header), model)
-            self._refuse("named twice", sorted({n for n in known if known.count(n) > 1}), model)
-            begins = reader.line_num + 1
             for cells in reader:
                 if len(cells) == len(header):
-                    yield reader.line_num, dict(zip(header, cells, strict=True))
+                    yield reader.line_num, dict(zip(header, map(str.strip, cells), strict=True))
                 elif any(cell.strip() for cell in cells):
                     expected = f"{len(header)} as in the header"
                     self._problem(reader.line_num, f"found {len(cells)} cells, expected {expected}")
@@ -197,39 +153,12 @@ class HistoryFile:
             self._problem(begins, f"found invalid CSV ({error}), expected one row")
 
     def _refuse(self, what: str, names: Collection[str], model: type[FileRow]) -> None:
-        if not names:
-            return
-        found = escaped(cut(", ".join(self.columns))) or "none"
-        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
-            found = f"{found} (columns have commas between them)"
-        raise UserError(
-            f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: {found}; "
-            f"expected columns: {', '.join(model.model_fields)}"
-        )
-
-    def _json_rows(self, model: type[FileRow]) -> Iterator[tuple[int, dict[str, Any]]]:
-        required = lacking(model, ())
-        if self.columns and lacking(model, self.columns) == required:
-            self._refuse("missing", required, model)
-        for line, content in enumerate(self._lines(), start=1):
-            if content.isspace():
-                continue
-            try:
-                row = json.loads(content)
-            except (ValueError, RecursionError) as error:
-                why = (
-                    f"{error.msg}, column {error.colno}"
-                    if isinstance(error, json.JSONDecodeError)
-                    else error
-                )
-                self._problem(line, f"found invalid JSON ({why}), expected one JSON object")
-                continue
-            if not isinstance(row, dict):
-                self._problem(line, f"found {shown(row)}, expected one JSON object a line")
-            elif unknown := _unknown(model, row):
-                self._problem(line, f"column {', '.join(map(repr, unknown))} unknown")
-            else:
-                yield line, row
+        if names:
+            found = escaped(cut(", ".join(self.columns))) or "none"
+            raise UserError(
+                f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: "
+                f"{found}; expected columns: {', '.join(model.model_fields)}"
+            )
 
 
 def lacking(model: type[FileRow], found: Collection[str]) -> list[str]:
@@ -238,16 +167,9 @@ def lacking(model: type[FileRow], found: Collection[str]) -> list[str]:
     return [name for name, column in columns if column.is_required() and name not in found]
 
 
-def _unknown(model: type[FileRow], found: Collection[str]) -> list[str]:
-    forbidden = model.model_config.get("extra") == "forbid"
-    return sorted(name for name in found if forbidden and name not in model.model_fields)
-
-
-def is_nothing(cell: object) -> bool:
+def is_nothing(cell: str) -> bool:
     """Return whether a cell is empty, or says that there is no value."""
-    if isinstance(cell, str):
-        return cell.strip().lower() in _NOTHING
-    return cell is None or cell != cell
+    return cell.lower() in _NOTHING
 
 
 def shown(found: object) -> str:
@@ -260,3 +182,91 @@ def shown(found: object) -> str:
 def cut(text: str) -> str:
     """A text of at most 60 characters, for messages."""
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# --- the format of `nightbench detect` ------------------------------------------------------
+
+EARLIEST, LATEST = -6e10, 7.26e9
+"""Unix times of the years 69 and 2200, between which all nights are."""
+
+DAY_NUMBERS = (19_000_101, 22_000_101)
+"""Dates written as YYYYMMDD; as Unix seconds they would be days of August and September 1970."""
+
+
+def _instant(text: str) -> datetime:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = _date_seconds(text)
+    if seconds.is_integer() and DAY_NUMBERS[0] <= seconds < DAY_NUMBERS[1]:
+        with suppress(ValueError):
+            seconds = _date_seconds(f"{seconds:.0f}")
+    if not EARLIEST < seconds < LATEST:
+        raise ValueError("a time of no calendar")
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _date_seconds(text: str) -> float:
+    date = datetime.fromisoformat(text)
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
+def _missing(cell: str) -> str | None:
+    return None if is_nothing(cell) else cell
+
+
+class DetectRow(FileRow):
+    """One night of one series."""
+
+    series: Annotated[
+        Plain,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description=f"the name of a series of at most 1000 {PLAIN}",
+        ),
+    ]
+    t: Annotated[
+        datetime,
+        BeforeValidator(_instant),
+        Field(description="Unix seconds or an ISO 8601 date up to 2200"),
+    ]
+    value: Annotated[
+        Positive | None,
+        BeforeValidator(_missing),
+        Field(description="a number above 0, or nothing"),
+    ]
+    n: Whole = UNKNOWN
+    spread: NotNegative = UNKNOWN
+    fingerprint: Annotated[
+        Plain, Field(max_length=1000, description=f"a text of at most 1000 {PLAIN}")
+    ] = UNKNOWN
+    control: Positive = UNKNOWN
+
+
+def read_nights(file: HistoryFile) -> dict[str, list[HistoryPoint]]:
+    """Return the nights of each series of a file, oldest first; missing ones with the value NaN.
+
+    Raises:
+        UserError: the file lacks a column, or cells are invalid; each problem names file, line,
+            column, the value found and what was expected.
+    """
+    series: dict[str, list[tuple[datetime, int, HistoryPoint]]] = {}
+    for line, row in file.rows(DetectRow):
+        point = HistoryPoint(
+            row.t,
+            math.nan if row.value is None else row.value,
+            n=row.n,
+            spread=row.spread,
+            fingerprint_id=row.fingerprint,
+            control=row.control,
+        )
+        series.setdefault(row.series, []).append((row.t, line, point))
+    for name, nights in series.items():
+        nights.sort()
+        for (at, first, _), (other, line, _) in itertools.pairwise(nights):
+            if at == other:
+                expected = f"another time than line {first} of series {name}"
+                file.wrong(line, "t", f"{at:%Y-%m-%d}", expected)
+    file.close()
+    return {name: [point for *_, point in nights] for name, nights in series.items()}

@@ -106,7 +106,6 @@ class Clock:
 
 
 def _times(pattern: re.Pattern[str], text: str, expected: str) -> tuple[list[time], ZoneInfo]:
-    """Return the times of day in a text, and the place by whose clocks they are."""
     match = pattern.match(text)
     if match is None:
         raise ValueError(f'found "{text}"; {expected}')
@@ -139,7 +138,7 @@ def opening(hours: Sequence[Hours], at: datetime) -> Span | None:
     """Return the span in which all of some hours hold, that holds at a moment or comes next.
 
     Returns:
-        None where they do not hold together in the days to come.
+        None if they do not hold together in the days to come.
     """
     spans = list(hours[0].spans(at))
     for each in hours[1:]:

@@ -7,7 +7,7 @@ FLOAT32 = 4
 """Bytes: all lines keep weights and gradients in float32, whatever products are computed in."""
 
 _MOMENTS = {"momentum": 1, "adam": 2, "adamw": 2}
-"""Optimiser -> states of a parameter; none of others."""
+"""Optimizer -> states of a parameter; none of others."""
 
 
 def device_bytes(
@@ -18,7 +18,7 @@ def device_bytes(
     whole_weights: bool = False,
     keeps_casts: bool = False,
 ) -> dict[str, float] | None:
-    """Return the bytes on one device by what they are; None where parameters are not counted.
+    """Return the bytes on one device by what they are; None if parameters are not counted.
 
     `shares_ends`, `whole_weights` and `keeps_casts` are the line's (`FrameworkInfo`). Buffers of
     exchanges, layers gathered one by one and gradients of activations come on top.
@@ -52,7 +52,7 @@ def device_bytes(
     held = {
         "weights": least(stage == 3),
         "gradients": least(stage >= 2),
-        "optimiser states": width * least(stage >= 1),
+        "optimizer states": width * least(stage >= 1),
     }
     if stage == 2 and not whole_weights:
         # Weights split between steps, plus the weights gathered for a step.
@@ -65,7 +65,7 @@ def device_bytes(
 def kept_bytes(
     case: Case, workload: WorkloadInfo, *, shares_ends: bool = False, keeps_casts: bool = False
 ) -> float:
-    """Return the bytes that layers keep for the backward pass; 0 where the workload states none.
+    """Return the bytes that layers keep for the backward pass; 0 if the workload states none.
 
     Devices that split matrices, sequences or layers compute the batches of all of them together,
     so that each keeps its share of these (Korthikanti et al. 2022, arXiv:2205.05198, counts alike),
@@ -116,7 +116,7 @@ def kept_bytes(
 def does_not_fit(
     case: Case, workload: WorkloadInfo, cluster: Cluster, framework: FrameworkInfo
 ) -> str | None:
-    """Say what a case needs on a device and its cluster has not; None where it may fit."""
+    """Say what a case needs on a device and its cluster has not; None if it may fit."""
     held = device_bytes(
         case,
         workload,

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = PACKAGE / "_files"
 
 CHECKOUT = None if _INSTALLED.is_dir() else PACKAGE.parents[1]
-"""The root of the checkout that the package runs from; None where it was installed from a wheel."""
+"""The root of the checkout that the package runs from; None if it was installed from a wheel."""
 
 
 def package_folder(name: str) -> Path:

@@ -36,7 +36,8 @@ def place(
             local = on_node[node.name]
             on_node[node.name] += 1
             device = None
-            if role.device and cluster.device_kind != "cpu":
+            computes = role.measured if role.device is None else role.device
+            if computes and cluster.device_kind != "cpu":
                 devices = _devices(node, cluster)
                 if computing[node.name] == len(devices):
                     raise UserError(
@@ -71,14 +72,14 @@ def moved(
 def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tuple[Node, ...]:
     """Choose the nodes of a gang: the same case gets the same ones, as long as they take part.
 
-    Where cases go one after another these are the cluster's first nodes, in the order of its file.
-    Where several are measured at once, each case has a block of neighbouring nodes (and devices,
-    where only these are locked) of its own, by a digest of its name.
+    If cases go one after another these are the cluster's first nodes, in the order of its file.
+    If several are measured at once, each case has a block of neighbouring nodes (and devices,
+    if only these are locked) of its own, by a digest of its name.
 
     Returns:
         The nodes, lead first; with `lock: devices` each with the devices (or cores) of this case.
 
-    Where the cluster's file states the CPU architectures, all are of one: of the first in the file
+    If the cluster's file states the CPU architectures, all are of one: of the first in the file
     that has enough nodes, whichever of them take part.
 
     Raises:
@@ -119,7 +120,7 @@ def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tu
 
 
 def of_one_machine(case: Case, cluster: Cluster) -> Cluster:
-    """Return the cluster with nodes of one CPU architecture; unchanged where none has enough."""
+    """Return the cluster with nodes of one CPU architecture; unchanged if none has enough."""
     kinds = dict.fromkeys(node.machine for node in cluster.nodes)
     alike = (tuple(n for n in cluster.nodes if n.machine == kind) for kind in kinds)
     enough = (nodes for nodes in alike if len(nodes) >= case.nodes)

@@ -232,7 +232,6 @@ def _affinity(node: Node, policy: KubernetesPolicy, *, shared: bool) -> _Object:
 
 
 def _resources(job: JobSpec, policy: KubernetesPolicy) -> dict[str, str]:
-    """Return what a pod of a case requests: what its processes state, else the cluster's."""
     found = dict(policy.resources)
     most = max(Counter(process.node for process in job.processes).values())
     if job.case.cpus is not None:
@@ -243,7 +242,6 @@ def _resources(job: JobSpec, policy: KubernetesPolicy) -> dict[str, str]:
 
 
 def _volumes(policy: KubernetesPolicy) -> tuple[list[_Object], list[_Object]]:
-    """Return volumes and where the container mounts them."""
     found: dict[str, _Object] = {
         MOUNT: {"emptyDir": {}},
         "/tmp": {"emptyDir": {}},

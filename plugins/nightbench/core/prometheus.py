@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 class Metric(NamedTuple):
-    """A gauge of a series; none where its column is null."""
+    """A gauge of a series; none if its column is null."""
 
     name: str
     column: str

@@ -8,7 +8,7 @@ from typing import Any
 def command_of(
     suite: str, case_id: str, good: Mapping[str, Any] | None, bad: Mapping[str, Any] | None
 ) -> str:
-    """Return a shell command: it compares the two builds, or runs the case where there is one.
+    """Return a shell command: it compares the two builds, or runs the case if there is one.
 
     `good` and `bad` are rows of `case_states`: the last good run's, and the first bad run's or that
     of a run without a result.
@@ -22,7 +22,7 @@ def command_of(
 
 
 def _build(state: Mapping[str, Any]) -> str | None:
-    """`LINE=BUILD` as the command line takes it; None where the build is unknown."""
+    """`LINE=BUILD` as the command line takes it; None if the build is unknown."""
     if not state.get("line"):
         return None
     if state.get("source") == "image":

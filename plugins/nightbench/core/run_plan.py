@@ -145,11 +145,13 @@ def resolve(
     run_id: str,
     *,
     deadline: datetime | None = None,
+    past: CaseHistory | None = None,
 ) -> JobSpec:
     """Turn a case of a suite into the job that its gang runs on a cluster.
 
     The suite's environment is stronger than the cluster's; a node's own and a role's are laid over
-    both on the node. No repeat is started that cannot end by the deadline.
+    both on the node. No repeat is started that cannot end by the deadline. `past` says how long
+    repeats take.
 
     Raises:
         UserError: framework, workload or cluster cannot run the case.
@@ -162,6 +164,7 @@ def resolve(
     there = with_nodes_for(case, catalog.frameworks[case.framework], cluster, suite.builds)
     nodes, processes = place(case, there, catalog.roles_of(case))
     roles = {*cluster.role_env, *suite.role_env}
+    digest = definition_digest(case, workload, suite.protocol)
     return JobSpec(
         run_id=run_id,
         case=case,
@@ -181,7 +184,7 @@ def resolve(
         },
         limits=Limits(repeat_s=suite.repeat_timeout_s, progress_s=suite.progress_timeout_s),
         code_digest=catalog.code_digest,
-        definition_digest=definition_digest(case, workload, suite.protocol),
+        definition_digest=digest,
         environments=cluster.environments,
         neighbours=cluster.neighbours,
         lock=cluster.lock,
@@ -190,27 +193,38 @@ def resolve(
         data_path=cluster.data.get(case.data),
         link_command=cluster.link_command,
         deadline=deadline,
+        expected_repeat_s=past.of(digest).repeat_s if past else None,
     )
 
 
-@dataclass(frozen=True)
-class CasePlan:
-    """The data of one planned case for the ingest."""
+@dataclass(frozen=True, kw_only=True)
+class CaseExpectations:
+    """What the results of a case are checked against."""
 
-    planned: PlannedCase
     processes: tuple[Process, ...]
-    parameters: int | None
-    converges: bool
+    """All processes that were planned, parameter servers included."""
     units_per_trainer_step: int | None
+    """None if the run finds its batch."""
+    parameters: int | None = None
+    """Trainable parameters of the workload at this scale, if it fixes them."""
+    converges: bool = False
+    """The workload's loss is proved to decrease within the protocol at this scale."""
     from_log: bool = False
-    """Its values are read from the log of a command."""
+    """Its values are read from the log of a command, which proves less than a rank does."""
     losses: ReferenceLosses | None = None
-    """Expected losses of the first steps, if its workload states them."""
+    """Losses of the first steps that the workload states for the case's scale and batch."""
     has_dropout: bool = False
     has_experts: bool = False
     """Layers choose between experts for each token."""
     step_flops_per_unit: float | None = None
-    """FLOPs of products in a trainer's step for one unit; None where its workload states none."""
+    """FLOPs of products in a trainer's step for one unit; None if its workload states none."""
+
+
+@dataclass(frozen=True)
+class CasePlan(CaseExpectations):
+    """The data of one planned case for the ingest."""
+
+    planned: PlannedCase
 
     @classmethod
     def of(
@@ -240,7 +254,7 @@ class CasePlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run as it was planned; `jobs` is empty where it was read back from the spool."""
+    """A run as it was planned; `jobs` is empty if it was read back from the spool."""
 
     run: Run
     owner: str
@@ -307,10 +321,9 @@ def make_plan(
     cases = {case.case_id: case for case in suite.cases}
     order = [entry.case_id for entry in night.entries] if night else list(cases)
     end = deadline or (night.window.end if night else None)
-    jobs = [
-        _expecting(resolve(cases[name], suite, cluster, catalog, run.run_id, deadline=end), past)
-        for name in order
-    ]
+    known = past or {}
+    given = (suite, cluster, catalog, run.run_id)
+    jobs = [resolve(cases[name], *given, deadline=end, past=known.get(name)) for name in order]
     left_out = night.left_out if night else {}
     unavailable = {
         name: Reason(ReasonCode.CODE_BROKEN, observed=problem)
@@ -339,15 +352,6 @@ def zone_of(suite: Suite, cluster: Cluster) -> ZoneInfo:
     """Return the time zone in which a suite's nights are spoken of."""
     hours = suite.night.window or cluster.window
     return Hours.parse(hours).zone if hours else ZoneInfo("UTC")
-
-
-def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
-    """The job with what its repeats usually take."""
-    known = (past or {}).get(job.case.case_id)
-    if known is None:
-        return job
-    usual = known.of(job.definition_digest).repeat_s
-    return dataclasses.replace(job, expected_repeat_s=usual)
 
 
 def _case_plan(

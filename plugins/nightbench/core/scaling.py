@@ -18,7 +18,7 @@ def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
     the work belongs to its size. Parameter servers are counted in addition to the trainers. The
     baseline of a case with them is the single process that does the same work, whatever their
     number and their updates (PaddlePaddle's VGG16 tables divide by it). If the run has none, it is
-    the smallest case with equally many servers and the same updates. A case has neither value where
+    the smallest case with equally many servers and the same updates. A case has neither value if
     the run holds no single-trainer and no smaller case, or that one has no throughput that counts.
     Then no larger baseline takes its place, because a series must not jump when its baseline fails.
 

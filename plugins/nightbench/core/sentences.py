@@ -49,7 +49,7 @@ def _without_node(reason: Reason) -> str:
 
 
 def sentences(reasons: Iterable[Reason]) -> str:
-    """All reasons in one line, in their order; empty where there is none.
+    """All reasons in one line, in their order; empty if there is none.
 
     A node is named once before what explains it.
     """
@@ -71,7 +71,7 @@ def retention_text(param: str) -> str:
 
 
 def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
-    """Return a fraction as a percentage: `1.5 %`, or `+1.5 %` where it is `signed`."""
+    """Return a fraction as a percentage: `1.5 %`, or `+1.5 %` if it is `signed`."""
     if value is None:
         return "-"
     return f"{value * 100:{'+' if signed else ''}.{digits}f} %"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from nightbench.core.capabilities import refusal_of
-from nightbench.core.model import LINE_AXES, Case, Catalog, Cluster, Strategy, Suite
+from nightbench.core.model import LINE_AXES, Case, Catalog, Cluster, Strategy, Suite, series_key
 
 MOST_PSERVERS = 4
 """Servers of a case that another line runs in place of a synchronisation that it lacks."""
@@ -25,13 +25,12 @@ def stand_in_lines(suite: Suite, line: str, cluster: Cluster, catalog: Catalog) 
         if with_stand_in(suite, line, other, cluster, catalog) is not None
     ]
 
-    def newest(other: str) -> tuple[int, ...]:
+    def fitness(other: str) -> tuple[bool, tuple[int, ...]]:
         builds = catalog.frameworks[other].variants.values()
         series = (x for each in builds if each.device == cluster.device_kind for x in each.pythons)
-        return max((tuple(map(int, each.split("."))) for each in series), default=())
+        return other not in own, max(map(series_key, series), default=())
 
-    by_python = sorted(able, key=newest, reverse=True)
-    return sorted(by_python, key=lambda other: other in own)
+    return sorted(able, key=fitness, reverse=True)
 
 
 def with_stand_in(
@@ -61,7 +60,6 @@ def with_stand_in(
 
 
 def _variations(case: Case, catalog: Catalog) -> Iterator[Case]:
-    """Yield a case as it is, then with other values of `sync` and other numbers of servers."""
     if case.strategy is not Strategy.PARAMETER_SERVER:
         yield case
         return

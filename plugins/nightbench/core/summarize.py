@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from nightbench.core.losses import losses_of_repeats, training_losses
@@ -45,22 +46,14 @@ def asynchronous(case: Case) -> bool:
 
 
 def throughput_of(
-    case: Case,
-) -> Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]:
-    """Computes a repeat's throughput for the controller of an adaptive protocol.
+    case: Case, said: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
+) -> float | None:
+    """Return a repeat's throughput, for the controller of an adaptive protocol.
 
-    Returns:
-        Takes the controller's record of a repeat and its results by node; units of work per
-        second, None where there is none that counts.
+    `said` and `results` as in `repeat_record`. None if there is none that counts.
     """
-
-    def throughput(
-        said: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
-    ) -> float | None:
-        record = repeat_record(said, results)
-        return summarize_repeat(record, case).throughput if record.status == "ok" else None
-
-    return throughput
+    record = repeat_record(said, results)
+    return summarize_repeat(record, case).throughput if record.status == "ok" else None
 
 
 def repeat_record(
@@ -123,7 +116,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     """Put the ranks of one launch together to the numbers of the repeat.
 
     Returns:
-        The numbers; without throughput, and with the problem named, where there is none.
+        The numbers; without throughput, and with the problem named, if there is none.
     """
     trainers = [rank for rank in record.ranks if rank.measured]
     problem = _no_result(record, case, trainers)
@@ -178,7 +171,6 @@ def _without_throughput(
 
 
 def _slowest_window(record: RepeatRecord, trainers: Sequence[RankResult]) -> RepeatSummary:
-    """Throughput of all samples over the slowest rank's window."""
     samples = math.fsum(r.samples_per_step * len(r.step_seconds) for r in trainers)
     window = max(r.window_wall_s for r in trainers)
     stepping = max(math.fsum(r.step_seconds) for r in trainers)
@@ -229,23 +221,13 @@ def _steps_by_ends(rank: RankResult) -> list[tuple[float, float]]:
     The first of them begins with the window: the device is synchronised there, and what lies
     between the last warm-up step and the opening belongs to no step.
     """
-    steps: list[tuple[float, float]] = []
     begin = rank.window_open_s
-    for end in rank.step_end_s:
-        if end > rank.window_open_s:
-            steps.append((begin, end))
-            begin = end
-    return steps
+    return list(pairwise([begin, *(end for end in rank.step_end_s if end > begin)]))
 
 
 def _steps_by_laps(rank: RankResult) -> list[tuple[float, float]]:
     """Begin and end of the window's steps, from their lap times alone."""
-    steps: list[tuple[float, float]] = []
-    begin = rank.window_open_s
-    for lap in rank.step_seconds:
-        steps.append((begin, begin + lap))
-        begin += lap
-    return steps
+    return list(pairwise(accumulate(rank.step_seconds, initial=rank.window_open_s)))
 
 
 def _drift(trainers: Sequence[RankResult]) -> float | None:
@@ -286,7 +268,6 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _medians(named: Iterable[Mapping[str, float] | None]) -> dict[str, float] | None:
-    """Return the median of each name; None where there is none."""
     known = [each for each in named if each]
     names = sorted({name for each in known for name in each})
     return {

@@ -29,7 +29,7 @@ class Published:
     """A value of a public benchmark, or a cell that it leaves empty."""
 
     axes: Mapping[str, Any]
-    """Axis -> value in our words; None where the original does not state it."""
+    """Axis -> value in our words; None if the original does not state it."""
     framework: str
     """In the original's words."""
     value: float | None
@@ -37,7 +37,7 @@ class Published:
     """In the original's words."""
     version: str | None = None
     variant: str | None = None
-    """Which implementation, where the original has several of one framework."""
+    """Which implementation, if the original has several of one framework."""
     device: str | None = None
     remark: str | None = None
 
@@ -56,7 +56,7 @@ class CellResult:
     spread: float | None = None
     run_id: str | None = None
     sent_bytes_per_step: int | None = None
-    """Gradients that a trainer sends in a step, where it counts them."""
+    """Gradients that a trainer sends in a step, if it counts them."""
     reason: str | None = None
     """Why the newest attempt has no value."""
     tokens_per_device: float | None = None
@@ -89,7 +89,7 @@ class Cell:
     note: str | None = None
     """Notes about the published value: its framework's version, device, remark."""
     placed: str | None = None
-    """Nodes x trainers on each, where trainers of parameter servers have no node of their own."""
+    """Nodes x trainers on each, if trainers of parameter servers have no node of their own."""
 
 
 def fill(

@@ -15,7 +15,7 @@ class Refusal:
 
 
 def prefix_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | None:
-    """Name the prefix on the nodes that a line runs from; None where it gets an environment.
+    """Name the prefix on the nodes that a line runs from; None if it gets an environment.
 
     A prefix that the cluster's nodes were prepared with gives way to a build that a suite names.
     """
@@ -26,7 +26,7 @@ def prefix_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str |
 
 
 def image_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | None:
-    """Name the image that a line runs in; None where it runs in none."""
+    """Name the image that a line runs in; None if it runs in none."""
     build = builds.get(line)
     if build is not None and build.source == "image":
         return build.location
@@ -51,7 +51,7 @@ def variant_of(
 ) -> str | Refusal:
     """Name the variant of a line that a cluster runs: the suite's, else the cluster's.
 
-    Where neither names one it is the first whose lock is built for the cluster's devices. A prefix
+    If neither names one it is the first whose lock is built for the cluster's devices. A prefix
     needs no lock: its variant may have any name, and is called like the devices by default.
     """
     build = builds.get(framework.line)
@@ -118,7 +118,7 @@ def with_nodes_for(
 ) -> Cluster:
     """Return the cluster without nodes that a case's line has no wheels for.
 
-    It is unchanged where the file states no CPU architectures, or where too few nodes are left.
+    It is unchanged if the file states no CPU architectures, or if too few nodes are left.
     """
     able = machines_for(framework, cluster, builds)
     nodes = tuple(n for n in cluster.nodes if able is None or n.machine in able)

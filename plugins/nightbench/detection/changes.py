@@ -49,7 +49,7 @@ HOPELESS = -5.0
 """Log odds of a night below which the neighbouring nights are not tested."""
 
 RETURNED = 0.5
-"""Part of a change that is left where the series has returned: that is no second change."""
+"""Part of a change that is left if the series has returned: that is no second change."""
 
 UNSURE = 7
 """Nights by which a change may have begun earlier or later than the night that shows it best."""
@@ -142,7 +142,7 @@ def examine_last_night(
 
     Args:
         series: the nights.
-        known: prior log odds, for each night, that a change from it on lasts; 0 where None.
+        known: prior log odds, for each night, that a change from it on lasts; 0 if None.
         earlier: the noise of the segment before, if this one is young.
     """
     offset = max(0, len(series) - LOOK_BACK)
@@ -234,7 +234,7 @@ def _search(
 
 
 def steps_of(calm: Floats, past: LevelEstimate) -> Floats:
-    """Return the step at each night in standard errors; 0 where it cannot be computed.
+    """Return the step at each night in standard errors; 0 if it cannot be computed.
 
     Args:
         calm: winsorised nights of the window that `past` describes, and of any after it.

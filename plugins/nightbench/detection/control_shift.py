@@ -56,7 +56,7 @@ def control_shift(figures: Sequence[float | None], first: int, step: float) -> C
 
     Args:
         figures: each night's control measurement, oldest first, up to the night of the judgement;
-            None where there is none. Higher is better, as for the series.
+            None if there is none. Higher is better, as for the series.
         first: the first night at the new level.
         step: the series' change, as a logarithm.
     """

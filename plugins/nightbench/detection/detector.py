@@ -48,7 +48,7 @@ class Judgement:
     smallest_slowdown: float | None = None
     """Smallest relative drop that would be detected within a week in nine of ten cases."""
     control: ControlShift | None = None
-    """Shift of the nodes' control measurements at the change; None where unknown."""
+    """Shift of the nodes' control measurements at the change; None if unknown."""
     drift: Drift | None = None
     """Drift of the present level of an ok series; no night of it is a regression."""
 
@@ -103,9 +103,9 @@ def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[Hist
 def segment_before(
     history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint], tonight: HistoryPoint
 ) -> list[HistoryPoint]:
-    """Return the segment before tonight's, where only hardware or software of the nodes differ.
+    """Return the segment before tonight's, if only hardware or software of the nodes differ.
 
-    `nights` is what `segment` made of the history. No night where the work changed too, or where
+    `nights` is what `segment` made of the history. No night if the work changed too, or if
     nothing did.
     """
     older = history[: segment_start(history, nights)]
@@ -115,7 +115,7 @@ def segment_before(
 
 
 def segment_start(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint]) -> int:
-    """Return the index of a segment's first night in the history; tonight's where it is empty."""
+    """Return the index of a segment's first night in the history; tonight's if it is empty."""
     if not nights:
         return len(history)
     return next(i for i, point in enumerate(history) if point is nights[0])

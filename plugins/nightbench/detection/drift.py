@@ -32,7 +32,7 @@ class Drift:
     """A linear change of the logarithm over a stretch without a step, up to the last night."""
 
     first: int
-    """First night of the drift; the first night that was looked at, where it began before."""
+    """First night of the drift; the first night that was looked at, if it began before."""
     nights: int
     """From the first night to the last one."""
     change: float
@@ -48,11 +48,11 @@ class Drift:
 def drift_of(
     series: Series, start: int = 0, described: LevelEstimate | None = None
 ) -> Drift | None:
-    """Return the drift of the nights from `start` on; None where there is none.
+    """Return the drift of the nights from `start` on; None if there is none.
 
     The series is level until the drift begins. The error accounts for noise that is correlated over
     a few nights, which plain least squares takes for a slope. `described` is `estimate_level` of
-    these nights, where it is known.
+    these nights, if it is known.
     """
     nights = len(series) - start
     if nights < FEWEST:

@@ -101,7 +101,7 @@ class Grade:
     limit_value: float | None = None
     """Smallest power, or largest rate of false alarms; None without a limit."""
     below: str = ""
-    """Why it misses its limit, in a sentence; empty where it does not."""
+    """Why it misses its limit, in a sentence; empty if it does not."""
 
 
 def power_grade(measure: str, trials: Trials, earlier: Mapping[str, Any] | None = None) -> Grade:

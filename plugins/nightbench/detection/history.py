@@ -46,7 +46,7 @@ class HistoryChange:
     score: float
     sentence: str
     control: ControlShift | None = None
-    """Shift of the control measurements of the same nights; None where unknown."""
+    """Shift of the control measurements of the same nights; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Segment:
     fingerprint: str
     """Fingerprint of the node; with the definition of the work in a history of several works."""
     step: HistoryChange | None
-    """The step of the level at its beginning, where one is detected. It is no change of the
+    """The step of the level at its beginning, if one is detected. It is no change of the
     series, since it may be intended."""
 
 

@@ -111,7 +111,7 @@ class IncrementalDetector:
     def _is_unchanged(self, series: Series, night: int) -> bool:
         """Return whether a night cannot have made a change believable since the last examined one.
 
-        The most that it can add is what its distance from the level says for a change. Where that
+        The most that it can add is what its distance from the level says for a change. If that
         is enough, the last nights must also lie on another level than those before.
         """
         if self._examined is None:
@@ -158,7 +158,6 @@ def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:
 
 
 def _near(change: Change, known: Change) -> bool:
-    """Return whether two changes have the same direction and are at most a week apart."""
     return change.is_drop == known.is_drop and abs(change.first - known.first) <= SAME
 
 
@@ -176,7 +175,7 @@ def _is_larger(change: Change, known: Change) -> bool:
 def _own_step(series: Series, change: Change, others: list[Change]) -> Change:
     """Return a change relative to the level since the one before it, not to the level before both.
 
-    Where the level between is too young to be the present one, both are detected against the level
+    If the level between is too young to be the present one, both are detected against the level
     before.
     """
     start = change.first - change.reference

@@ -49,7 +49,7 @@ class LevelEstimate:
     residual: Floats
     """Distance from the median of the proposed segment that the night belongs to."""
     aligned: Floats
-    """Distance from the level of the night; NaN from `base` on, where the level is not settled."""
+    """Distance from the level of the night; NaN from `base` on, if the level is not settled."""
     weekday: Floats
     """Effect of each of the seven weekdays, see `weekday_of`."""
     starts: tuple[int, ...]
@@ -63,12 +63,6 @@ class LevelEstimate:
     def base(self) -> int:
         """First night of the present level."""
         return self.starts[-1]
-
-    @property
-    def distances(self) -> Floats:
-        """Distance of each night from the level of its time; an excursion is no level."""
-        present = self.values - median(self.values[self.base :])
-        return np.where(np.isnan(self.aligned), present, self.aligned)
 
     @property
     def noise(self) -> float:
@@ -101,14 +95,6 @@ def estimate_level(series: Series) -> LevelEstimate:
         step_noise,
         level_noise,
     )
-
-
-def propose(calm: Floats, sigma: float) -> list[int]:
-    """Return the boundaries of proposed segments, from 0 to the number of nights."""
-    n = len(calm)
-    if n < 2 * SHORTEST:
-        return [0, n]
-    return cheapest_partition(calm / sigma, PENALTY * math.log(max(n, 10)))
 
 
 def cheapest_partition(values: Floats, penalty: float) -> list[int]:
@@ -183,7 +169,10 @@ def weekday_of(day: Floats) -> NDArray[np.int64]:
 
 def _proposed_segments(values: Floats, step_noise: float) -> tuple[Floats, list[int], Floats]:
     calm = winsorised(values, step_noise)
-    breaks = propose(calm, max(step_noise, NOISE_FLOOR))
+    breaks, n = [0, len(values)], len(values)
+    if n >= 2 * SHORTEST:
+        penalty = PENALTY * math.log(max(n, 10))
+        breaks = cheapest_partition(calm / max(step_noise, NOISE_FLOOR), penalty)
     residual = values.copy()
     for start, stop in itertools.pairwise(breaks):
         residual[start:stop] -= median(values[start:stop])

@@ -28,9 +28,9 @@ class NightNumbers:
     """Numbers by which a night is judged."""
 
     comparable: Window | None
-    """Tonight's segment; None where its nights are too few."""
+    """Tonight's segment; None if its nights are too few."""
     joined: Window | None
-    """The segment before and tonight's; None where it is of no use."""
+    """The segment before and tonight's; None if it is of no use."""
     boundary: int
     """First night of tonight's segment in it."""
     reported_from: float

@@ -61,7 +61,7 @@ class NightMatrix:
         codes: dict[str | None, int] = {None: 0}
 
         def coded(texts: Iterable[str | None]) -> list[int]:
-            """Return versions or fingerprints as numbers, 0 where unknown."""
+            """Return versions or fingerprints as numbers, 0 if unknown."""
             return [codes.setdefault(text or None, len(codes)) for text in texts]
 
         for i, row in enumerate(rows):
@@ -128,7 +128,7 @@ class NightMatrix:
         """Return the nights from `since` on, as distances from the level before a night.
 
         Args:
-            factor: NaN where a row had another one.
+            factor: NaN if a row had another one.
             rows: some of the factor's.
             first: the night.
             since: the first column that is returned.

@@ -33,7 +33,7 @@ class Variation:
     nights: float | None
     """From night to night; None for too few nights."""
     repeats: float | None
-    """Within a night: median over the nights; None where unknown."""
+    """Within a night: median over the nights; None if unknown."""
 
     @property
     def most(self) -> float:
@@ -73,7 +73,7 @@ class NoiseChange:
 def noise_change(
     history: Sequence[HistoryPoint], tonight: HistoryPoint, limit: float, was_noisy: bool
 ) -> NoiseChange | None:
-    """Return the event that a series becomes noisy or steady tonight; None where there is none.
+    """Return the event that a series becomes noisy or steady tonight; None if there is none.
 
     It becomes noisy when its variation exceeds the limit on `IN_A_ROW` successive nights, and
     steady again when the variation is below `RETURN_BELOW` of the limit on as many. `history` are

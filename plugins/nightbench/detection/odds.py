@@ -55,7 +55,7 @@ def log_odds(evidence: Evidence, least: float = -math.inf) -> float:
     If noise alone holds the odds at `least` or below, the result is an upper bound: the
     alternatives that take longer to compute can only lower it.
     """
-    noise = odds_of_noise(evidence)
+    noise = RARE - evidence.factor
     if noise >= -least:
         return -noise
     return -float(np.logaddexp(odds_of_no_new_level(evidence), _odds_of_excursion(evidence)))
@@ -66,12 +66,7 @@ def odds_of_no_new_level(evidence: Evidence) -> float:
 
     They date a change: the odds of an excursion also depend on how long it has lasted.
     """
-    return float(np.logaddexp(odds_of_noise(evidence), _odds_of_scattered_nights(evidence)))
-
-
-def odds_of_noise(evidence: Evidence) -> float:
-    """Return the log odds that nothing changed, against a lasting change."""
-    return RARE - evidence.factor
+    return float(np.logaddexp(RARE - evidence.factor, _odds_of_scattered_nights(evidence)))
 
 
 def _odds_of_scattered_nights(evidence: Evidence) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nightbench.core.losses import MEAN_STEPS, LaunchLosses
-from nightbench.core.model import TrainingKind
+from nightbench.core.model import Protocol, TrainingKind
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import (
@@ -35,11 +35,10 @@ class PairedTraining:
     """The first step, from 1, whose loss differs; None if none is known."""
 
 
-def traits_of(case: CasePlan) -> TrainingTraits:
+def traits_of(plan: CasePlan, protocol: Protocol) -> TrainingTraits:
     """Return the properties of a planned case on which the tolerance of its losses depends."""
-    return TrainingTraits(
-        case.planned.case.precision, asynchronous(case.planned.case), case.has_dropout
-    )
+    case, warmup_steps = plan.planned.case, protocol.warmup_steps
+    return TrainingTraits(case.precision, asynchronous(case), plan.has_dropout, warmup_steps)
 
 
 def compare_training(
@@ -47,13 +46,9 @@ def compare_training(
     b: Sequence[LaunchLosses],
     traits: TrainingTraits,
     *,
-    warmup: int = 0,
     is_one_build: bool,
 ) -> PairedTraining:
-    """Compare the losses of B's launches with those of A's.
-
-    `warmup` is the number of steps before the window; the step of a difference needs it.
-    """
+    """Compare the losses of B's launches with those of A's."""
     if not a or not b:
         return _not_comparable(f"{'A' if b else 'B'} has no launch with losses")
     if traits.is_asynchronous and len(a) < PROVED_NIGHTS:
@@ -67,7 +62,7 @@ def compare_training(
     ]
     changed = next((each for each in verdicts if each.kind is TrainingKind.CHANGED), None)
     if changed is not None:
-        step = first_difference(a, b, traits, warmup, is_alike=is_one_build)
+        step = _first_difference(a, b, traits, is_alike=is_one_build)
         since = f" from step {step} on" if step else ""
         words = f"training changed{since}: {changed.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)
@@ -82,18 +77,14 @@ def _not_comparable(why: str) -> PairedTraining:
     return PairedTraining(TrainingKind.NOT_COMPARABLE, f"training is not compared: {why}")
 
 
-def first_difference(
+def _first_difference(
     a: Sequence[LaunchLosses],
     b: Sequence[LaunchLosses],
     traits: TrainingTraits,
-    warmup: int,
     *,
     is_alike: bool,
 ) -> int | None:
-    """Return the first step, from 1, whose loss in B is outside the tolerance around those in A.
-
-    None if there is no such step among those that all launches have.
-    """
+    """Return the first step, from 1, whose loss in B is outside the tolerance around those in A."""
     steps_a, steps_b = (zip(*(each.curve for each in side), strict=False) for side in (a, b))
     for place, (before, now) in enumerate(zip(steps_a, steps_b, strict=False)):
         figure = ("first", "opening")[place] if place < 2 else "mean"
@@ -103,5 +94,5 @@ def first_difference(
         low, high = min(before), max(before)
         allowed = max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
         if not all(low - allowed <= loss <= high + allowed for loss in now):
-            return warmup + place if place else 1
+            return traits.warmup_steps + place if place else 1
     return None

@@ -48,7 +48,7 @@ def smallest_slowdown(
         series: the nights.
         min_change: a change is reported whose interval holds this relative size or more.
         earlier: the noise of the segment before, if this one is young.
-        described: `estimate_level` of `window_before_a_week`, where it is known.
+        described: `estimate_level` of `window_before_a_week`, if it is known.
 
     Returns:
         A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or if no

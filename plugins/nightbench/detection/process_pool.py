@@ -32,7 +32,7 @@ ALONE_S = 1.0
 costs about as much."""
 
 TASKS = 50
-"""Tasks that a process is given in the mean, where items are many."""
+"""Tasks that a process is given in the mean, if items are many."""
 
 _PROGRAM = "from nightbench.detection.process_pool import serve; serve({})"
 
@@ -52,7 +52,7 @@ def spread(
         call: a function of a module.
         items: are taken as they are needed.
         sizes: how much work each item is.
-        most: processes; as many as there are processors where None.
+        most: processes; as many as there are processors if None.
 
     Raises:
         UserError: a process was ended from outside.
@@ -110,7 +110,6 @@ class _Process(subprocess.Popen[bytes]):
             )
 
     def answer(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Return the results; raises what was raised there."""
         try:
             self._pipe.send((call, items))
             found, error = self._pipe.recv()
@@ -125,7 +124,6 @@ class _Process(subprocess.Popen[bytes]):
         return results
 
     def close(self) -> None:
-        """Wait for its end, and close its pipe."""
         self.wait()
         self._pipe.close()
 

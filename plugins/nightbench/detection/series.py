@@ -24,9 +24,9 @@ class Series:
     level: Floats
     """Logarithm of the value."""
     within: Floats
-    """Relative standard deviation of the night's repeats; NaN where unknown."""
+    """Relative standard deviation of the night's repeats; NaN if unknown."""
     count: Floats
-    """Number of repeats of the night; NaN where unknown."""
+    """Number of repeats of the night; NaN if unknown."""
 
     def __len__(self) -> int:
         return len(self.level)
@@ -65,7 +65,7 @@ def series_from(
     Args:
         seconds: Unix time of each night, rising.
         values: None, NaN, infinite, zero and negative values count as missing nights.
-        within: relative standard deviation of each night's repeats, where known.
+        within: relative standard deviation of each night's repeats, if known.
 
     Returns:
         The series, and for each of its nights the index that it had in the columns.

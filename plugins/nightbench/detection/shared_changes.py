@@ -123,12 +123,10 @@ class _Candidate:
 
     @property
     def moved(self) -> Mask:
-        """Whether each row takes part in the change."""
         return self.groups.moved > 0.5
 
     @property
     def members(self) -> set[int]:
-        """Rows that take part in the change."""
         return set(map(int, self.rows[self.moved]))
 
 
@@ -197,13 +195,11 @@ class _Night:
         return fit_of_step(values, steps, self._matrix.noise[rows], first - since)
 
     def subtract(self, found: _Candidate) -> None:
-        """Subtract a change from the series that take part in it."""
         rows, steps = found.rows[found.moved], found.groups.steps[found.moved]
         self._stale = self._matrix.subtract(found.factor, rows, steps, found.start.first)
         self._starts[rows] = -np.inf
 
     def change(self, found: _Candidate) -> SharedChange:
-        """Return a candidate as the night's verdict on its factor."""
         matrix, first = self._matrix, found.start.first
         moved, control = found.moved, matrix.is_control[found.rows]
         groups, series = found.groups, moved & ~control
@@ -229,7 +225,6 @@ class _Night:
         )
 
     def _examine(self, factor: Factor, policy: RegressionPolicy) -> None:
-        """Store the candidate of a factor if its common level changed."""
         series, nights = self._matrix.common(factor)
         newest = len(self._matrix.dates) - 1
         if len(nights) < max(FEWEST, policy.min_history + 1) or nights[-1] != newest:
@@ -252,7 +247,7 @@ class _Night:
                     return
 
     def _candidates(self, factor: Factor, starts: Sequence[_Start]) -> list[_Candidate]:
-        """Return which rows of a factor moved on each of several nights, where enough did."""
+        """Return which rows of a factor moved on each of several nights, if enough did."""
         by_rows: dict[bytes, list[tuple[_Start, Indices, Floats, Floats]]] = defaultdict(list)
         for start in starts:
             rows, steps, errors = self._matrix.steps(factor, start.first)

@@ -157,7 +157,7 @@ class _Pool:
 
 
 def _pool(points: Sequence[HistoryPoint]) -> _Pool | None:
-    """Return the nights to resample, without levels and drift; None where too few are left."""
+    """Return the nights to resample, without levels and drift; None if too few are left."""
     nights = list(points[-LOOK_BACK:])
     series = series_of(nights)
     past = estimate_level(series)
@@ -212,7 +212,7 @@ def _residual(series: Series, starts: Sequence[int]) -> Floats:
 
 
 def _weekly(residual: Floats, series: Series) -> Floats:
-    """Return the effect of each weekday; zeros where the detector finds no weekly pattern."""
+    """Return the effect of each weekday; zeros if the detector finds no weekly pattern."""
     if not weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR)).any():
         return np.zeros(7)
     weekday = weekday_of(series.day)

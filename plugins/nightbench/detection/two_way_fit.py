@@ -9,7 +9,7 @@
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,9 +24,6 @@ Name = TypeVar("Name")
 
 SLACK = 0.003
 """Relative standard deviation of what series that did not move differ by all the same."""
-
-AT_ONCE = 16_000
-"""Steps of starts by series that are looked at together: what the caches of a processor hold."""
 
 OWN, OWN_WIDTH = 0.05, 1.0
 """Share of series that move by an amount of their own, and the range of the logarithm over which
@@ -73,25 +70,12 @@ def two_groups(
         starts: where each common step is looked for.
         changed_alone: whether each series shows a change on that start's night by itself.
     """
-    at_once = max(1, AT_ONCE // steps.shape[1])
-    each = [slice(k, k + at_once) for k in range(0, len(starts), at_once)]
-    begun: Floats = np.array(starts, dtype=float)
-    return [
-        found
-        for some in each
-        for found in _some_two_groups(steps[some], errors[some], begun[some], changed_alone[some])
-    ]
-
-
-def _some_two_groups(
-    steps: Floats, errors: Floats, starts: Floats, changed_alone: Mask
-) -> Iterator[TwoGroups]:
     variance = errors**2
     still = _normal(steps**2, variance + SLACK**2)
     alone: Floats = np.where(changed_alone, OWN_CHANGED, OWN)
     own = alone / OWN_WIDTH
     elsewhere = own / (1 - alone)
-    step = starts[:, None]
+    step: Floats = np.array(starts, dtype=float)[:, None]
     between, share = (SLACK + np.abs(step) / 10) ** 2, np.full_like(step, 0.7)
     distance = (steps - step) ** 2
     for _ in range(30):
@@ -113,15 +97,17 @@ def _some_two_groups(
     gain = (mixed - np.log((1 - alone) * still + own)).sum(axis=1)
     error = 1 / np.sqrt(np.maximum((moved / total).sum(axis=1), 1.0))
     shrunk = step + between / total * (steps - step)
-    for k in range(len(starts)):
-        yield TwoGroups(moved[k], shrunk[k], float(step[k, 0]), float(gain[k]), float(error[k]))
+    return [
+        TwoGroups(moved[k], shrunk[k], float(step[k, 0]), float(gain[k]), float(error[k]))
+        for k in range(len(starts))
+    ]
 
 
 def fit_of_step(values: Floats, steps: Floats, noise: Floats, first: int) -> float:
-    """Return the log likelihood that rows gain by a step on a night; 0 where no night is known.
+    """Return the log likelihood that rows gain by a step on a night; 0 if no night is known.
 
     Args:
-        values: distances from the level before, rows by nights; NaN where there is none.
+        values: distances from the level before, rows by nights; NaN if there is none.
         steps: of each row.
         noise: of each row.
         first: the night.
@@ -166,7 +152,7 @@ def two_way_fit(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
     """Return the component of each night that series have in common, and its known nights.
 
     Args:
-        values: logarithms, series by nights; NaN where there is none.
+        values: logarithms, series by nights; NaN if there is none.
         noise: relative standard deviation of each series from night to night.
 
     Returns:
@@ -183,21 +169,12 @@ def two_way_fit(values: Floats, noise: Floats) -> tuple[Floats, Mask]:
     usual = float(np.median(noise))
     weight = given / (noise**2 + usual**2)[:, None]
     limit = _BIWEIGHT * np.hypot(noise, usual)[:, None]
-    off, robust = np.empty_like(filled), np.empty_like(filled)
 
     def mean_off(axis: int) -> Floats:
         """Return the robust mean of the distances from level and common."""
-        np.subtract(filled, level[:, None], out=off)
-        np.subtract(off, common, out=off)
-        np.divide(off, limit, out=robust)
-        np.square(robust, out=robust)
-        np.subtract(1, robust, out=robust)
-        np.maximum(robust, 0.0, out=robust)
-        np.square(robust, out=robust)
-        np.multiply(robust, weight, out=robust)
-        total = robust.sum(axis=axis)
-        np.multiply(robust, off, out=robust)
-        mean: Floats = robust.sum(axis=axis) / (total + 1e-12)
+        off = filled - level[:, None] - common
+        robust = np.maximum(1 - (off / limit) ** 2, 0.0) ** 2 * weight
+        mean: Floats = (robust * off).sum(axis=axis) / (robust.sum(axis=axis) + 1e-12)
         return mean
 
     level, _ = nan_median(np.where(given & known, values, np.nan), axis=1)
@@ -237,7 +214,7 @@ def row_noise(values: Floats) -> Floats:
 
 
 def nan_median(values: Floats, axis: int) -> tuple[Floats, Indices]:
-    """Median without NaN, 0 where there is nothing else, and how many values it is of."""
+    """Median without NaN, 0 if there is nothing else, and how many values it is of."""
     ordered = np.sort(values, axis=axis)
     count = np.isfinite(values).sum(axis=axis)
     low, high = np.maximum(count - 1, 0) // 2, count // 2
@@ -250,18 +227,18 @@ def nan_median(values: Floats, axis: int) -> tuple[Floats, Indices]:
 
 
 def column_median(values: Floats) -> Floats:
-    """Median of each night; NaN where no series has a value."""
+    """Median of each night; NaN if no series has a value."""
     middle, count = nan_median(values, axis=0)
     return np.where(count > 0, middle, np.nan)
 
 
 def known_median(values: Floats) -> float:
-    """Median without NaN; NaN where there is nothing else."""
+    """Median without NaN; NaN if there is nothing else."""
     known = values[np.isfinite(values)]
     return median(known) if len(known) else math.nan
 
 
 def commonest(states: Indices) -> int:
-    """Return the commonest state; 0 where none is known."""
+    """Return the commonest state; 0 if none is known."""
     known = states[states > 0]
     return int(np.bincount(known).argmax()) if len(known) else 0

@@ -16,7 +16,7 @@ from nightbench.core.budget import duration
 from nightbench.core.documents import from_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import TrainingKind
-from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments.bisect_request import (
     bisect_document,
     checked_ratio,
@@ -30,31 +30,24 @@ from nightbench.experiments.bisect_request import (
 )
 from nightbench.experiments.compare import plan_compare, with_cases
 from nightbench.experiments.comparison import ComparisonPlan
-from nightbench.experiments.engine import ExperimentContext, run_comparison
+from nightbench.experiments.engine import Turn, run_comparison
 from nightbench.experiments.experiment_spool import (
     Document,
     MeasurementStopped,
     check_cancel,
     withdraw_cancel,
 )
-from nightbench.experiments.record import Ended, ExperimentRecord
-from nightbench.experiments.reporting import ComparisonReporter
+from nightbench.experiments.record import Ended
 from nightbench.experiments.version_search import SearchStep, StepKind, VersionResult
 from nightbench.gang import EnvironmentUnavailable
-from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool import RunSpool, utc_now
 
 
 class BudgetSpent(MeasurementStopped):
     """Its time or its tests are used up."""
 
 
-async def measure_bisect(
-    experiment: Experiment,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-    record: ExperimentRecord,
-) -> Ended:
+async def measure_bisect(turn: Turn) -> Ended:
     """Test versions until the first bad one is found or the budget is spent.
 
     The record gets the result after every step.
@@ -64,21 +57,19 @@ async def measure_bisect(
             be resumed when that is fixed.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
-    folder = spool.comparison(experiment.name)
-    request = from_document(BisectRequest, experiment.request)
-    suite = with_cases(context.suite, [request.case_id])
-    context = dataclasses.replace(context, suite=suite)
+    folder, observer, record = turn.folder, turn.observer, turn.record
+    request = from_document(BisectRequest, turn.experiment.request)
+    suite = with_cases(turn.context.suite, [request.case_id])
+    context = dataclasses.replace(turn.context, suite=suite)
+    turn = dataclasses.replace(turn, context=context)
     if folder.run() is None:
-        request, problems = await with_versions(request, context)
-        observer.left_out(request.left_out)
-        for problem in problems:
-            observer.say(f"no answer from a source of versions: {problem}")
+        request = await with_versions(request, turn)
     else:
         limits = {name: getattr(request, name) for name in ("budget_s", "most_tests")}
         request = dataclasses.replace(request_of(folder), **limits)
-    by = experiment.requested_by
+    by = turn.experiment.requested_by
     store_bisect(folder, request, by, suite.name, context.cluster.name)
-    bisect = _Bisect(folder, spool, context, request, observer, record)
+    bisect = _Bisect(folder, request, turn)
     observer.say(
         f"{folder.run_id}: {request.line} {request.versions[0]} (good) to {request.versions[-1]} "
         f"(bad), {len(request.versions) - 2} versions between, measured with {request.case_id} on "
@@ -108,14 +99,9 @@ async def measure_bisect(
 
 @dataclass(frozen=True)
 class _Bisect:
-    """One process that measures the steps of a bisect."""
-
     folder: RunSpool
-    spool: Spool
-    context: ExperimentContext
     request: BisectRequest
-    observer: ComparisonReporter
-    record: ExperimentRecord
+    turn: Turn
 
     async def step(self, following: SearchStep) -> None:
         """Measure one step from its first launch, or from where it was cut, to its result."""
@@ -131,22 +117,15 @@ class _Bisect:
             # Stored after every launch, so that the time of a killed process counts.
             step["spent_s"] = before_s + time.monotonic() - began
             save_step(self.folder, step)
-            return self.record.note()
+            return self.turn.record.note()
 
         save()
         request = self._comparison_request(step)
         plan = self._plan(request, step)
-        self.observer.step_begins(step)
+        self.turn.observer.step_begins(step)
+        asked = dataclasses.asdict(request)
         try:
-            result = await run_comparison(
-                plan,
-                self.spool,
-                dataclasses.asdict(request),
-                self.folder.run_id,
-                self.context,
-                self.observer,
-                save,
-            )
+            result = await run_comparison(plan, asked, self.folder.run_id, self.turn, save)
             self._judge(step, result)
         except EnvironmentUnavailable as error:
             if step["kind"] == StepKind.CHECK:
@@ -157,7 +136,6 @@ class _Bisect:
             save()
 
     def _check_budget(self, steps: Sequence[Document]) -> None:
-        """Refuse a step that does not fit into the budget."""
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
             raise BudgetSpent(f"all {len(ended)} allowed tests were made")
@@ -209,7 +187,7 @@ class _Bisect:
         )
 
     def _plan(self, request: CompareRequest, step: Document) -> ComparisonPlan:
-        context, steps = self.context, read_steps(self.folder)
+        context, steps = self.turn.context, read_steps(self.folder)
         # Before the first step, the duration of a launch is unknown; its time limit is no estimate.
         launch_s = max((s["spent_s"] / s["rounds"] / 2 for s in steps if s["rounds"]), default=None)
         deadlines = [context.deadline] if context.deadline else []
@@ -256,8 +234,8 @@ def judged_training(found: Mapping[str, Any]) -> tuple[VersionResult, str]:
 def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, str]:
     """Return what a case of a comparison's result says of the newer version, and why.
 
-    It is bad where its whole interval is below `min_effect`, which is half of the drop that is
-    looked for, and good where it is above.
+    It is bad if its whole interval is below `min_effect`, which is half of the drop that is
+    looked for, and good if it is above.
     """
     if row["low"] is None:
         why = f"it could not be measured: {row['stopped'] or row['sentence']}"

@@ -17,7 +17,7 @@ from nightbench.core.documents import from_document, to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model.experiments import ExperimentKind
 from nightbench.core.run_plan import build_of
-from nightbench.experiments.engine import ExperimentContext, unfit_nodes
+from nightbench.experiments.engine import Turn, unfit_nodes
 from nightbench.experiments.experiment_spool import Document, read_request, store_request
 from nightbench.experiments.version_search import (
     SPEED,
@@ -82,34 +82,31 @@ def _of_alert(request: BisectRequest, alert_id: int, warehouse: Warehouse) -> Bi
     )
 
 
-async def with_versions(
-    request: BisectRequest, context: ExperimentContext
-) -> tuple[BisectRequest, tuple[str, ...]]:
-    """Look at the nodes and return the request with all its versions, and the sources that failed.
+async def with_versions(request: BisectRequest, turn: Turn) -> BisectRequest:
+    """Look at the nodes and return the request with all its versions.
 
-    The request is complete, and the context's suite has the one case.
+    The request is complete, and the context's suite has the one case. Sources of versions that do
+    not answer are reported.
 
     Raises:
         UserError: no node is left, or no source of versions answers.
     """
+    context = turn.context
     cluster, (case,) = context.cluster, context.suite.cases
-    left_out = await unfit_nodes(context, case.framework)
+    left_out = await unfit_nodes(turn, case.framework)
     offered: Sequence[str] = request.versions
-    problems: tuple[str, ...] = ()
     if not offered:
         nodes = [node for node in cluster.nodes if node.name not in left_out]
         if not nodes:
             raise UserError(f"cluster {cluster.name}: found no available node to list versions")
         variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
-        found = await installable_versions(
+        offered, problems = await installable_versions(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
         )
-        offered, problems = found.versions, found.problems
+        for problem in problems:
+            turn.observer.say(f"no answer from a source of versions: {problem}")
     versions = between(offered, request.good, request.bad)
-    request = dataclasses.replace(
-        request, line=case.framework, versions=versions, left_out=left_out
-    )
-    return request, problems
+    return dataclasses.replace(request, line=case.framework, versions=versions, left_out=left_out)
 
 
 def between(known: Sequence[str], good: str, bad: str) -> tuple[str, ...]:

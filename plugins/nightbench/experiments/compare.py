@@ -15,15 +15,18 @@ from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.complaints import one_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import Suite
-from nightbench.core.model.experiments import Experiment, ExperimentKind
-from nightbench.experiments.comparison import ComparisonContext, ComparisonPlan, plan_comparison
-from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
+from nightbench.core.model.experiments import ExperimentKind
+from nightbench.experiments.comparison import (
+    ComparisonContext,
+    ComparisonPlan,
+    plan_comparison,
+    stopped_because,
+)
+from nightbench.experiments.engine import Turn, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.record import Ended, ExperimentRecord
-from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.gang.commits import CommitBuild, CommitLate, build_commit, merge_base
 from nightbench.nodes import NodesOut, nodes_out_from_json
-from nightbench.spool import Spool
 
 CANCEL_POLL_S = 10.0
 """Time between two looks, while commits are built, whether the request was cancelled."""
@@ -56,7 +59,7 @@ def plan_compare(
 
 
 def with_cases(suite: Suite, case_ids: Sequence[str]) -> Suite:
-    """Return the suite with only the named cases, in its order; all where none is named.
+    """Return the suite with only the named cases, in its order; all if none is named.
 
     Raises:
         UserError: the suite has no such case.
@@ -82,64 +85,47 @@ class NotMeasured(UserError):
         self.state = state
 
 
-async def measure_compare(
-    experiment: Experiment,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-    record: ExperimentRecord,
-) -> Ended:
+async def measure_compare(turn: Turn) -> Ended:
     """Measure what is missing of a comparison, whose commits are built first.
 
     Raises:
         UserError: as of `run_comparison`; or a commit cannot be built, a wheel not be fetched.
     """
-    folder = spool.comparison(experiment.name)
-    begun = folder.run()
+    experiment, record, uploads = turn.experiment, turn.record, turn.spool.uploads
+    context = turn.context
+    begun = turn.folder.run()
     if begun is None:
         request = CompareRequest.of(experiment.request)
         try:
-            work = built_commits(experiment.name, request, spool, context, observer)
-            texts = await _unless_cancelled(work, record)
+            texts = await _unless_cancelled(built_commits(request, turn), record)
         except NotMeasured as ended:
             if ended.state == "queued" and record.is_spent and not record.ends_as:
                 return Ended("failed", "the budget was used up before the commits were built")
             return Ended(ended.state, str(ended))
-        a, b = (fetch_wheel(text, context.cluster, spool.uploads.open) for text in texts)
+        a, b = (fetch_wheel(text, context.cluster, uploads.open) for text in texts)
         request = replace(request, a=a, b=b)
         plan_compare(request, experiment.name, context)  # before nodes are examined
-        left_out = await unfit_nodes(context, a.partition("=")[0])
-        observer.left_out(left_out)
+        left_out = await unfit_nodes(turn, a.partition("=")[0])
     else:
         request = CompareRequest.of(begun["request"])
         left_out = nodes_out_from_json(begun["left_out"])
     plan = plan_compare(request, experiment.name, context, left_out)
     asked = dataclasses.asdict(request)
-    document = await run_comparison(
-        plan, spool, asked, experiment.requested_by, context, observer, record.note
-    )
-    stopped = next((case["stopped"] for case in document["cases"] if case["stopped"]), "")
-    state, why = record.finished(
-        folder, None if document["complete"] else stopped or "the time between nights is used up"
-    )
-    if commits := await asyncio.to_thread(spool.uploads.note, experiment.name):
+    document = await run_comparison(plan, asked, experiment.requested_by, turn, record.note)
+    state, why = record.finished(turn.folder, stopped_because(document))
+    if commits := await asyncio.to_thread(uploads.note, experiment.name):
         document = {**document, "commits": commits}
     return Ended(state, why, None if state == "queued" else document)
 
 
-async def built_commits(
-    name: str,
-    request: CompareRequest,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-) -> tuple[str, str]:
+async def built_commits(request: CompareRequest, turn: Turn) -> tuple[str, str]:
     """Return both builds of a request, each commit as the wheel that was built of it.
 
     Raises:
         NotMeasured: the gap ended first.
         CommitFailed: one cannot be built.
     """
+    context, uploads = turn.context, turn.spool.uploads
     texts: dict[str, str] = {}
     builds: dict[str, Document] = {}
     # B first: the merge base is that of its commit.
@@ -165,8 +151,9 @@ async def built_commits(
                         f"branch {newer.recipe.branch}; expected the commit to compare with as A"
                     )
             builds[arm] = {"commit": commit.commit, "build": commit.build}
-            await asyncio.to_thread(spool.uploads.save_note, name, builds)
-            wheel = await build_commit(commit, *access, spool.uploads, limit_s, observer.gang_event)
+            await asyncio.to_thread(uploads.save_note, turn.experiment.name, builds)
+            event = turn.observer.gang_event
+            wheel = await build_commit(commit, *access, uploads, limit_s, event)
         except CommitLate:
             if limit_s < commit.recipe.timeout_s:
                 raise NotMeasured("queued", "the deadline passed during the builds") from None

@@ -28,9 +28,6 @@ from nightbench.core.model import (
     Catalog,
     Cluster,
     JobSpec,
-    Node,
-    Process,
-    Role,
     RunKind,
     Suite,
     WorkloadInfo,
@@ -177,13 +174,16 @@ def _jobs(
     comparison_id: str,
     left_out: NodesOut,
 ) -> dict[Arm, JobSpec]:
-    """Return the job of each build, on the same nodes."""
     suite, cluster, catalog = context.suite, context.cluster, context.catalog
     there = cluster
     for build in builds:
         chosen = {**suite.builds, case.framework: build}
         there = with_nodes_for(case, catalog.frameworks[case.framework], there, chosen)
-    nodes, processes = _place(case, there, catalog.roles_of(case), left_out)
+    try:
+        nodes, processes = place(case, there, catalog.roles_of(case), left_out.keys())
+    except TooFewNodes as error:
+        why = "; ".join(map(sentences, left_out.values()))
+        raise UserError(f"{case.case_id}: {error} ({why})") from error
     jobs = {}
     for arm, build in zip(Arm, builds, strict=True):
         with_build = dataclasses.replace(suite, builds={**suite.builds, case.framework: build})
@@ -226,16 +226,6 @@ def refuse_other(
             f"{compared.case_id} would run on {', '.join(compared.nodes)}, but the night measured "
             f"the case on {', '.join(nodes)}"
         )
-
-
-def _place(
-    case: Case, cluster: Cluster, roles: Sequence[Role], left_out: NodesOut
-) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
-    try:
-        return place(case, cluster, roles, left_out.keys())
-    except TooFewNodes as error:
-        why = "; ".join(map(sentences, left_out.values()))
-        raise UserError(f"{case.case_id}: {error} ({why})") from error
 
 
 def _single_repeat(job: JobSpec) -> JobSpec:
@@ -317,7 +307,7 @@ def _launch_file(store: CaseStore) -> Any:
 def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = None) -> Document:
     """Return the document of result.json, computed from the launches that have ended.
 
-    `stopped` says why it ended early, where the launches do not show it.
+    `stopped` says why it ended early, if the launches do not show it.
     """
     level = paired_statistics.family_level(len(plan.cases))
     rows: list[Document] = []
@@ -372,8 +362,8 @@ def _training(case: ComparedCase, launches: Sequence[Launch]) -> Document:
     """Return whether B trains as A does, and the losses of their launches."""
     job, builds = case.jobs[Arm.A], {job.build for job in case.jobs.values()}
     a, b = ([each.losses for each in launches if each.arm is arm and each.losses] for arm in Arm)
-    traits, warmup = traits_of(CasePlan.of(job, case.workload)), job.protocol.warmup_steps
-    found = compare_training(a, b, traits, warmup=warmup, is_one_build=len(builds) == 1)
+    traits = traits_of(CasePlan.of(job, case.workload), job.protocol)
+    found = compare_training(a, b, traits, is_one_build=len(builds) == 1)
     return {
         "training": to_document(found),
         "losses": to_document(
@@ -388,6 +378,13 @@ def _order(arms: Sequence[Arm]) -> str:
 
 def _build(build: Build) -> Document:
     return {**dataclasses.asdict(build), "build_id": build.build_id}
+
+
+def stopped_because(result: Document) -> str | None:
+    """Return why a comparison ended early; None if it is complete."""
+    if result["complete"]:
+        return None
+    return next((case["stopped"] for case in result["cases"] if case["stopped"]), "")
 
 
 def save_result(folder: RunSpool, document: Mapping[str, Any]) -> None:

@@ -1,11 +1,11 @@
 """Measures a suspected change again: the last good build and the night's, on the same nodes.
 
-Once more on other nodes, where the cluster has them. Each place is a comparison, so another process
-can resume after the last launch that has ended. Where both builds are the same, the rounds launch
+Once more on other nodes, if the cluster has them. Each place is a comparison, so another process
+can resume after the last launch that has ended. If both builds are the same, the rounds launch
 it twice, and its launches are compared with the level of the nights before. Results that the
 night's own nodes leave open get more rounds there, in the time that no other suspect needs.
 
-All that asks the warehouse raises `WarehouseUnavailable` where it is away.
+All that asks the warehouse raises `WarehouseUnavailable` if it is away.
 """
 
 import logging
@@ -29,10 +29,9 @@ from nightbench.experiments.comparison import (
     refuse_other,
 )
 from nightbench.experiments.confirm_outcome import confirmation, inconclusive, pooled
-from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
+from nightbench.experiments.engine import ExperimentContext, Turn, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document
-from nightbench.experiments.record import Ended, ExperimentRecord
-from nightbench.experiments.reporting import ComparisonReporter
+from nightbench.experiments.record import Ended
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspected_regressions import (
     BuildGone,
@@ -53,7 +52,7 @@ ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
 
 MORE = "-more"
-"""Ends the id of the comparison that adds rounds where the first ones left it open."""
+"""Ends the id of the comparison that adds rounds if the first ones left it open."""
 
 MOST_MORE = 15
 """Rounds that are added at most."""
@@ -107,13 +106,7 @@ def ended_as(found: Confirmation, **more: Document | str | bool | None) -> Ended
 # --- measuring ----------------------------------------------------------------------------
 
 
-async def measure_confirmation(
-    experiment: Experiment,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-    record: ExperimentRecord,
-) -> Ended:
+async def measure_confirmation(turn: Turn) -> Ended:
     """Measure what is missing of the launches of a night's suspect.
 
     If these leave it open, more rounds are measured in the seconds that no other suspect needs.
@@ -124,6 +117,7 @@ async def measure_confirmation(
         UserError: the case, its nodes or the code have changed since it was begun.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
+    experiment, spool, context, record = turn.experiment, turn.spool, turn.context, turn.record
     suspect = from_document(SuspectedRegression, experiment.request)
     night, cluster = read_plan(spool.run(suspect.run_id)), context.cluster
     if is_measured(spool, experiment.name):
@@ -136,11 +130,11 @@ async def measure_confirmation(
     removed = sorted(set(suspect.nodes) - set(nodes))
     if removed:
         return ended_as(inconclusive(f"{cluster.name} no longer has {', '.join(removed)}"))
-    begun = spool.comparison(experiment.name).run()
+    begun = turn.folder.run()
     if begun is not None:
         unfit = nodes_out_from_json(begun["request"]["unfit"])
     else:
-        unfit = await unfit_nodes(context, suspect.bad.line)
+        unfit = await unfit_nodes(turn, suspect.bad.line)
     out = [sentences(unfit[node]) for node in suspect.nodes if node in unfit]
     if out:
         return ended_as(inconclusive("; ".join(out)))
@@ -149,8 +143,7 @@ async def measure_confirmation(
         name = experiment.name + suffix
         plan = _plan(name, suspect, night, context, builds, suffix, out, rounds)
         kept = {"alert_id": suspect.alert_id, "unfit": nodes_out_to_json(unfit)}
-        by = experiment.requested_by
-        return await run_comparison(plan, spool, kept, by, context, observer, record.note)
+        return await run_comparison(plan, kept, experiment.requested_by, turn, record.note)
 
     others = [node for node in nodes if node not in suspect.nodes]
     try:

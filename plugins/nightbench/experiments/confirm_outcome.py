@@ -1,7 +1,7 @@
 """The outcome of a suspected change that was measured again. Pure.
 
 The drop of a night has to be distinguished from no drop at all. So the bound is between them:
-half way, or at the suite's smallest change where that is nearer. An interval wholly below it
+half way, or at the suite's smallest change if that is nearer. An interval wholly below it
 confirms, one wholly above it does not, and one that contains it is inconclusive. A change of
 training is decided by the losses of the launches, as a night decides it.
 """
@@ -38,8 +38,8 @@ def confirmation(
 ) -> Confirmation:
     """Return the outcome by the night's own nodes; its sentence adds what other nodes said.
 
-    `builds` are the last good and the night's; None where they are the same. `there` is the result
-    of other nodes, why there is none, or None where the cluster has no others.
+    `builds` are the last good and the night's; None if they are the same. `there` is the result
+    of other nodes, why there is none, or None if the cluster has no others.
     """
     found = _read(suspect, builds, here)
     if builds is None:
@@ -87,7 +87,7 @@ def pooled(here: Document, more: Document) -> Document:
 
 
 def inconclusive(why: str) -> Confirmation:
-    """Return the outcome where nothing could be measured."""
+    """Return the outcome if nothing could be measured."""
     return Confirmation(ConfirmationResult.INCONCLUSIVE, f"The case was not measured again: {why}")
 
 

@@ -278,11 +278,9 @@ def judge_nights(drill: Drill, nights: int) -> list[DrillNight]:
 
 def alert_night(drill: Drill, nights: Sequence[DrillNight]) -> DrillNight | None:
     """Return the night that raised the alert of the slowdown; None while none has."""
-    for night in nights:
-        slowed = night.number >= drill.first_slow
-        if slowed and night.opened and night.verdict.kind is VerdictKind.REGRESSED:
-            return night
-    return None
+    slowed = (night for night in nights if night.number >= drill.first_slow)
+    regressed = (night for night in slowed if night.verdict.kind is VerdictKind.REGRESSED)
+    return next((night for night in regressed if night.opened), None)
 
 
 def alert_message(drill: Drill, night: DrillNight) -> Message:

@@ -26,6 +26,7 @@ from nightbench.core.model import (
     Suite,
     reasons_from_json,
 )
+from nightbench.core.model.experiments import Experiment
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import repeat_record, summarize_repeat
 from nightbench.experiments import rounds
@@ -47,6 +48,7 @@ from nightbench.experiments.experiment_spool import (
     is_cancelled,
     withdraw_cancel,
 )
+from nightbench.experiments.record import ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.gang import (
@@ -64,7 +66,7 @@ from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.planning import case_histories, open_now
 from nightbench.nodes import NodesOut, NodeState
-from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool, open_spool
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
@@ -78,7 +80,7 @@ class ExperimentContext(ComparisonContext):
     shipment: Shipment
     """Files that the nodes need."""
     node_states: Mapping[str, NodeState] = dataclasses.field(default_factory=dict)
-    """Node -> whether it is in quarantine; empty where the warehouse is away."""
+    """Node -> whether it is in quarantine; empty if the warehouse is away."""
 
 
 def experiment_context(
@@ -93,8 +95,8 @@ def experiment_context(
 ) -> ExperimentContext:
     """Return the context of an experiment that is measured from now on.
 
-    The cluster's hours limit it unless it is measured `outside_hours`, and so does `until`. Where
-    the warehouse is away no quarantine is known, and durations are taken from the spool.
+    The cluster's hours limit it unless it is measured `outside_hours`, and so does `until`. If the
+    warehouse is away, no quarantine and no duration is known.
 
     Raises:
         UserError: the cluster's hours do not hold now.
@@ -109,7 +111,7 @@ def experiment_context(
             states = warehouse.nodes.states(cluster.name)
     except WarehouseUnavailable:
         pass  # Quarantines are unknown then; the preflight still finds faults.
-    past = case_histories(cluster.name, connect, open_spool()) if deadline is not None else {}
+    past = case_histories(cluster.name, connect) if deadline is not None else {}
     return ExperimentContext(
         suite,
         cluster,
@@ -122,8 +124,29 @@ def experiment_context(
     )
 
 
-async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
-    """Look at the nodes, and return those that have a fault or are in quarantine."""
+@dataclass(frozen=True)
+class Turn:
+    """One process that measures an experiment until it ends, or waits in the queue again."""
+
+    record: ExperimentRecord
+    spool: Spool
+    context: ExperimentContext
+    observer: ComparisonReporter
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment."""
+        return self.record.experiment
+
+    @property
+    def folder(self) -> RunSpool:
+        """Its files."""
+        return self.spool.comparison(self.experiment.name)
+
+
+async def unfit_nodes(turn: Turn, line: str) -> NodesOut:
+    """Look at the nodes; report and return those that have a fault or are in quarantine."""
+    context = turn.context
     found = await cluster_preflight.examine(
         context.cluster,
         context.targets,
@@ -131,23 +154,23 @@ async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
         [context.catalog.frameworks[line]],
         sweep=True,
     )
-    return run_preflight.nodes_out_tonight(found, context.node_states)
+    left_out = run_preflight.nodes_out_tonight(found, context.node_states)
+    turn.observer.left_out(left_out)
+    return left_out
 
 
 async def run_comparison(
     plan: ComparisonPlan,
-    spool: Spool,
     request: Mapping[str, Any],
     requested_by: str,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-    after_launch: Callable[[], str | None] = lambda: None,
+    turn: Turn,
+    after_launch: Callable[[], str | None],
 ) -> Document:
     """Measure what is missing of a comparison, and return the document of its result.json.
 
-    Where time ran out, or it was ended from elsewhere, it is not `complete`. `request` is what the
+    If time ran out, or it was ended from elsewhere, it is not `complete`. `request` is what the
     caller needs to make the same plan again; `after_launch` is called once a launch is stored, and
-    returns why no other one may begin, or None.
+    returns why no other one may begin, or None: as `ExperimentRecord.note`.
 
     Raises:
         EnvironmentUnavailable: a node cannot have one of the builds.
@@ -155,6 +178,7 @@ async def run_comparison(
         UserError: it was begun with other cases, nodes, builds or code.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
+    spool, observer = turn.spool, turn.observer
     folder = spool.comparison(plan.comparison_id)
     known = saved_result(folder)
     if known is not None and known["complete"]:
@@ -162,7 +186,7 @@ async def run_comparison(
     store_comparison(plan, spool, request, requested_by)
     withdraw_cancel(folder)
     (folder.folder / "result.json").unlink(missing_ok=True)  # of a comparison that is resumed
-    measurement = _Measurement(plan, folder, context, observer, after_launch)
+    measurement = _Measurement(plan, folder, turn.context, observer, after_launch)
     observer.comparison_begins(plan, folder)
     stopped = None
     with folder.controlled():
@@ -177,8 +201,6 @@ async def run_comparison(
 
 @dataclass(frozen=True)
 class _Measurement:
-    """One process that measures the launches of a comparison."""
-
     plan: ComparisonPlan
     folder: RunSpool
     context: ExperimentContext

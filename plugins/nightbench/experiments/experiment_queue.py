@@ -74,10 +74,6 @@ def least_s(row: Row) -> float:
     return left_s(row) if row["kind"] == ExperimentKind.PROFILE else 0.0
 
 
-def _is_of(row: Row, run_id: str) -> bool:
-    return row["priority"] == NIGHT and bool(row["run_id"] == run_id)
-
-
 def take(
     connect: Connect,
     spool: Spool,
@@ -106,14 +102,14 @@ def take(
     now = datetime.now(UTC)
     with opened(connect) as warehouse:
         rows = warehouse.experiments.find(states=("queued", "running"))
-        rows = [row for row in rows if row["state"] == "queued" or row["dag_run_id"] is not None]
-        rows = [
+        running = [row for row in rows if row["state"] == "running" and row["dag_run_id"]]
+        wanted = [
             row
             for row in rows
-            if row["state"] == "running"
-            or (row["name"] not in but_not and (night is None or _is_of(row, night)))
+            if night is None or (row["priority"] == NIGHT and row["run_id"] == night)
         ]
-        if not rows:
+        queued = [row for row in wanted if row["state"] == "queued" and row["name"] not in but_not]
+        if not running and not queued:
             return None
         nights = list(suites())
 
@@ -128,16 +124,14 @@ def take(
             ours = Experiment.of(found)
             return ours, Gap(ours.until) if ours.priority == NIGHT else gap_of(ours.cluster)
 
-        running = [row for row in rows if row["state"] == "running"]
         for row in sorted(running, key=lambda each: each["dag_run_id"] != dag_run_id):
             mine = row["dag_run_id"] == dag_run_id
             if mine or (
-                (night is None or _is_of(row, night))
+                row in wanted
                 and dag_run_state(row["dag_run_id"]) in ENDED
                 and warehouse.experiments.adopt(row["name"], row["dag_run_id"], dag_run_id)
             ):
                 return taken(row)
-        queued = [row for row in rows if row["state"] == "queued"]
         of = {row["of"] for row in queued if row["kind"] == ExperimentKind.PROFILE}
         done = {row["name"] for row in warehouse.experiments.find(names=list(of), states=["done"])}
         queued = [row for row in queued if row.get("of") is None or row["of"] in done]

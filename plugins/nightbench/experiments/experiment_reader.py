@@ -18,48 +18,43 @@ from nightbench.spool import RunSpool, Spool, SpoolError
 _KINDS = {schema_of(kind): kind for kind in ExperimentKind}
 
 
-class ExperimentReader:
-    """Experiments, as `nightbench.web.ExperimentFiles` describes them."""
+def read_experiment(spool: Spool, name: str) -> dict[str, Any] | None:
+    """Return one experiment with its comparisons; None if the spool does not have it.
 
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-
-    def get(self, name: str) -> dict[str, Any] | None:
-        """One experiment with its comparisons; None if the spool does not have it."""
-        try:
-            folder = self._spool.comparison(name)
-        except SpoolError:
-            return None
-        document = folder.run() or {}
-        kind = _KINDS.get(document.get("schema", ""))
-        if kind is None:
-            return None
-        steps = read_steps(folder) if kind is ExperimentKind.BISECT else []
-        names = [name, name + ELSEWHERE, name + MORE, *(step["comparison_id"] for step in steps)]
-        found = (self._spool.comparison(each) for each in names)
-        compared = [
-            each for each in found if "builds" in ((each.run() or {}).get("identity") or {})
-        ]
-        results = [saved_result(each) for each in compared]
-        is_complete = all(result and result["complete"] for result in results)
-        # A bisect's test also has this schema.
-        is_bisect = kind is ExperimentKind.BISECT and "builds" not in (document["identity"] or {})
-        bisect = bisect_document(folder) if is_bisect else None
-        if bisect is not None:
-            is_complete = bisect["outcome"] is not None
-        controlled = [each.is_controlled() for each in (folder, *compared)]
-        return {
-            "kind": kind,
-            **{key: document[key] for key in ("suite", "cluster", "requested_by", "started_at")},
-            "request": document["request"],
-            "is_complete": is_complete,
-            # Only its own machine knows the process that measures it.
-            "is_measured": True if any(controlled) else controlled[0],
-            "again": _command(document["request"]) if kind is ExperimentKind.COMPARE else None,
-            "resume": None if is_complete else resume_command(kind, name, document["request"]),
-            "comparisons": [_comparison(each) for each in compared],
-            "result": bisect or next(iter(results), None),
-        }
+    Its parts have the fields of the models of `nightbench.web`.
+    """
+    try:
+        folder = spool.comparison(name)
+    except SpoolError:
+        return None
+    document = folder.run() or {}
+    kind = _KINDS.get(document.get("schema", ""))
+    if kind is None:
+        return None
+    steps = read_steps(folder) if kind is ExperimentKind.BISECT else []
+    names = [name, name + ELSEWHERE, name + MORE, *(step["comparison_id"] for step in steps)]
+    found = (spool.comparison(each) for each in names)
+    compared = [each for each in found if "builds" in ((each.run() or {}).get("identity") or {})]
+    results = [saved_result(each) for each in compared]
+    is_complete = all(result and result["complete"] for result in results)
+    # A bisect's test also has this schema.
+    is_bisect = kind is ExperimentKind.BISECT and "builds" not in (document["identity"] or {})
+    bisect = bisect_document(folder) if is_bisect else None
+    if bisect is not None:
+        is_complete = bisect["outcome"] is not None
+    controlled = [each.is_controlled() for each in (folder, *compared)]
+    return {
+        "kind": kind,
+        **{key: document[key] for key in ("suite", "cluster", "requested_by", "started_at")},
+        "request": document["request"],
+        "is_complete": is_complete,
+        # Only its own machine knows the process that measures it.
+        "is_measured": True if any(controlled) else controlled[0],
+        "again": _command(document["request"]) if kind is ExperimentKind.COMPARE else None,
+        "resume": None if is_complete else resume_command(kind, name, document["request"]),
+        "comparisons": [_comparison(each) for each in compared],
+        "result": bisect or next(iter(results), None),
+    }
 
 
 def _comparison(folder: RunSpool) -> dict[str, Any]:
@@ -128,7 +123,6 @@ def _case(
 
 
 def _command(request: Document) -> str:
-    """Return the command that compares the same again."""
     words = ["nightbench", "compare", request["a"], request["b"], "--suite", request["suite"]]
     for case_id in request.get("cases") or ():
         words += ["--case", case_id]

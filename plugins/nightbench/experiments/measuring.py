@@ -11,17 +11,11 @@ from nightbench.experiments.bisect import measure_bisect
 from nightbench.experiments.compare import measure_compare
 from nightbench.experiments.confirm import ended_as, measure_confirmation
 from nightbench.experiments.confirm_outcome import inconclusive
-from nightbench.experiments.engine import ExperimentContext
+from nightbench.experiments.engine import Turn
 from nightbench.experiments.profiles import measure_profile
-from nightbench.experiments.record import Ended, ExperimentRecord, public_reason
-from nightbench.experiments.reporting import ComparisonReporter
-from nightbench.spool import Spool
+from nightbench.experiments.record import Ended, public_reason
 
-Measure = Callable[
-    [Experiment, Spool, ExperimentContext, ComparisonReporter, ExperimentRecord],
-    Coroutine[Any, Any, Ended],
-]
-MEASURES: Mapping[ExperimentKind, Measure] = {
+MEASURES: Mapping[ExperimentKind, Callable[[Turn], Coroutine[Any, Any, Ended]]] = {
     ExperimentKind.COMPARE: measure_compare,
     ExperimentKind.CONFIRM: measure_confirmation,
     ExperimentKind.BISECT: measure_bisect,

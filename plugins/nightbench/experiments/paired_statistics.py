@@ -64,8 +64,8 @@ def estimate(
     six rounds on, a sign-flip test below 5 %; `same` needs the whole interval within it. All else
     is inconclusive. Swapping the builds swaps the words and nothing else. `ratios` are B's
     throughput over A's of the rounds that count. `min_effect` is .01 for 1 %; the level is higher
-    where several cases are judged together, see `family_level`. The seed is that of the random
-    signs that are tried where there are too many rounds to try all.
+    if several cases are judged together, see `family_level`. The seed is that of the random
+    signs that are tried if there are too many rounds to try all.
     """
     n = len(ratios)
     logs = [math.log(ratio) for ratio in ratios]
@@ -195,10 +195,10 @@ class CombinedEstimate:
 
 
 def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEstimate:
-    """Return the mean ratio over several cases, where they agree.
+    """Return the mean ratio over several cases, if they agree.
 
-    A mean hides differences between cases. So there is none where one case is slower and another
-    faster, or a case has too few rounds. Nor is there one where cases differ by more than
+    A mean hides differences between cases. So there is none if one case is slower and another
+    faster, or a case has too few rounds. Nor is there one if cases differ by more than
     their intervals (Cochran's Q, below 5 %).
     """
     if len(estimates) < 2:

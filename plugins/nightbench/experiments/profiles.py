@@ -17,18 +17,18 @@ from upath import UPath
 from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, JobSpec
-from nightbench.core.model.experiments import Experiment, ExperimentKind
+from nightbench.core.model.experiments import ExperimentKind
 from nightbench.experiments.compare import plan_compare
 from nightbench.experiments.comparison import (
     ComparedCase,
     ComparisonPlan,
     ended_launches,
     saved_result,
+    stopped_because,
 )
-from nightbench.experiments.engine import ExperimentContext, run_comparison, unfit_nodes
+from nightbench.experiments.engine import ExperimentContext, Turn, run_comparison, unfit_nodes
 from nightbench.experiments.experiment_spool import Document, is_cancelled, read_request
-from nightbench.experiments.record import Ended, ExperimentRecord
-from nightbench.experiments.reporting import ComparisonReporter
+from nightbench.experiments.record import Ended
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.spool import CaseStore, RunSpool, Spool, read_json, write_json
@@ -91,13 +91,7 @@ def _plan(
     return dataclasses.replace(plan, cases=cases)
 
 
-async def measure_profile(
-    experiment: Experiment,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-    record: ExperimentRecord,
-) -> Ended:
+async def measure_profile(turn: Turn) -> Ended:
     """Launch what is missing of the profile of a comparison: some of its cases, for some steps.
 
     It is stored when it has ended or was cancelled; another turn continues what ran out of time.
@@ -105,33 +99,28 @@ async def measure_profile(
     Raises:
         UserError: as of `run_comparison` and `plan_compare`; or `refuse_unprofiled`.
     """
+    experiment, folder, context, record = turn.experiment, turn.folder, turn.context, turn.record
     of, asked = experiment.request["of"], experiment.request
-    cases = asked.get("cases") or _with_rounds(spool, of)
-    request, steps = request_of(spool, of, cases), asked.get("steps", STEPS)
-    folder = spool.comparison(experiment.name)
+    cases = asked.get("cases") or _with_rounds(turn.spool, of)
+    request, steps = request_of(turn.spool, of, cases), asked.get("steps", STEPS)
     begun = folder.run()
     if begun is None:
         _plan(request, experiment.name, context, steps, {})  # before nodes are examined
-        left_out = await unfit_nodes(context, request.a.partition("=")[0])
-        observer.left_out(left_out)
+        left_out = await unfit_nodes(turn, request.a.partition("=")[0])
     else:
         left_out = nodes_out_from_json(begun["left_out"])
     plan = _plan(request, experiment.name, context, steps, left_out)
     kept = {**dataclasses.asdict(request), "of": of, "steps": steps}
-    result = await run_comparison(
-        plan, spool, kept, experiment.requested_by, context, observer, record.note
-    )
+    result = await run_comparison(plan, kept, experiment.requested_by, turn, record.note)
     document = _document(plan, folder, of, result)
     if result["complete"] or is_cancelled(folder):
         await asyncio.to_thread(write_json, _file(folder), document)
-    stopped = next((row["stopped"] for row in result["cases"] if row["stopped"]), None)
-    state, why = record.finished(folder, None if result["complete"] else stopped or "")
+    state, why = record.finished(folder, stopped_because(result))
     why = why or not_profiled(document)
     return Ended(state, why, None if state == "queued" else summary_of(document))
 
 
 def _with_rounds(spool: Spool, comparison_id: str) -> list[str]:
-    """Return the cases of a comparison that have a round of both builds."""
     result = saved_result(spool.comparison(comparison_id)) or {"cases": ()}
     cases = [case["case_id"] for case in result["cases"] if case["n"]]
     if not cases:
@@ -164,7 +153,7 @@ def summary_of(document: Document) -> Document:
 
 
 def saved_profile(spool: Spool, profile_id: str) -> Document | None:
-    """Return what a profile found; None where there is no such profile, or it never ended."""
+    """Return what a profile found; None if there is no such profile, or it never ended."""
     return read_json(_file(spool.comparison(profile_id)))
 
 
@@ -173,7 +162,6 @@ def _file(folder: RunSpool) -> UPath:
 
 
 def _document(plan: ComparisonPlan, folder: RunSpool, of: str, result: Document) -> Document:
-    """Return what a profile found, from the launches that have ended."""
     stopped = {row["case_id"]: row["stopped"] for row in result["cases"]}
     return {
         "schema": RESULT_SCHEMA,
@@ -223,7 +211,6 @@ def _kind(arm: Arm, lost: Sequence[Launch]) -> str:
 
 
 def _profiles(store: CaseStore) -> list[Profile]:
-    """Return the profiles of all trainers of a launch."""
     return [
         process["summary"]["profile"]
         for result in store.results(1).values()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
@@ -15,6 +15,8 @@ from nightbench.experiments.experiment_spool import is_cancelled
 from nightbench.spool import RunSpool
 from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,8 @@ class ExperimentRecord:
 
     def note(self, result: Mapping[str, Any] | None = None) -> str | None:
         """Note the time taken and the result so far; returns why to stop, or None to continue."""
-        found: list[Mapping[str, Any]] = []
 
-        def spend(warehouse: Warehouse) -> None:
+        def spend(warehouse: Warehouse) -> Mapping[str, Any] | None:
             whole_s, name = self.whole_s(), self.experiment.name
             given = (name, self.experiment.dag_run_id, whole_s - self._noted_s, result)
             row = warehouse.experiments.spend(*given)
@@ -74,16 +75,15 @@ class ExperimentRecord:
                 self._store(warehouse)
                 row = warehouse.experiments.spend(*given)
             self._noted_s = whole_s
-            found.extend([row] if row else [])
+            return row
 
-        self._try(spend)
-        for row in found:
-            if row["cancelled_by"]:
-                self.ends_as = "cancelled"
-                return f"cancelled by {row['cancelled_by']}"
-            if row["is_awaited"]:
-                self.ends_as = "queued"
-                return "waits: a night's suspected regressions are measured first"
+        row = self._try(spend)
+        if row is not None and row["cancelled_by"]:
+            self.ends_as = "cancelled"
+            return f"cancelled by {row['cancelled_by']}"
+        if row is not None and row["is_awaited"]:
+            self.ends_as = "queued"
+            return "waits: a night's suspected regressions are measured first"
         return None
 
     def leave(self, ended: Ended) -> None:
@@ -121,14 +121,15 @@ class ExperimentRecord:
         nothing = dict.fromkeys(("ended_at", "dag_run_id", "cancelled_by"))
         warehouse.experiments.store({**row, **now, **nothing})
 
-    def _try(self, work: Callable[[Warehouse], None]) -> None:
+    def _try(self, work: Callable[[Warehouse], T]) -> T | None:
         try:
             with opened(self.connect) as warehouse:
-                work(warehouse)
+                return work(warehouse)
         except (WarehouseUnavailable, WarehouseRefused) as error:
             # At a terminal, an experiment works without a warehouse.
             if isinstance(error, WarehouseRefused) or not self.at_terminal:
                 self.say(f"not in the warehouse, only in the spool: {error}")
+        return None
 
 
 def public_reason(error: UserError) -> str:

@@ -18,7 +18,7 @@ from nightbench.experiments.comparison import (
     refuse_other,
 )
 from nightbench.experiments.confirm import nodes_of_night
-from nightbench.experiments.engine import ExperimentContext, run_comparison
+from nightbench.experiments.engine import ExperimentContext, Turn, run_comparison
 from nightbench.experiments.record import Ended, ExperimentRecord
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.night.reference_plan import save_pairs
@@ -42,23 +42,18 @@ async def measure_references(
     """
     run = spool.run(plan.run.run_id)
     found: list[MeasuredPair] = []
+    where, by = (plan.run.suite, plan.run.cluster), plan.run.requested_by or NIGHTBENCH
     for number, pair in enumerate(plan.pairs, start=1):
         name = f"{run.run_id}-ref{number}"
-        found.append(await _measure(pair, name, plan, run, spool, context, observer, connect))
+        kept = {"run_id": run.run_id, "case_id": pair.case_id}
+        experiment = Experiment(name, ExperimentKind.REFERENCE, kept, *where, by)
+        record = ExperimentRecord(experiment, connect, observer.say)
+        found.append(await _measure(pair, plan, run, Turn(record, spool, context, observer)))
         save_pairs(run, found)
     return found
 
 
-async def _measure(
-    pair: PlannedPair,
-    name: str,
-    night: RunPlan,
-    run: RunSpool,
-    spool: Spool,
-    context: ExperimentContext,
-    observer: ComparisonReporter,
-    connect: Connect,
-) -> MeasuredPair:
+async def _measure(pair: PlannedPair, night: RunPlan, run: RunSpool, turn: Turn) -> MeasuredPair:
     nothing = MeasuredPair(pair.case_id, pair.reference, pair.is_bridge)
     if pair.left_out is not None:
         return dataclasses.replace(nothing, why=sentence(pair.left_out))
@@ -68,14 +63,12 @@ async def _measure(
         status = outcome["status"] if outcome else "never ended"
         return dataclasses.replace(nothing, why=f"the case itself was not measured: {status}")
     nodes = {node["name"] for node in job["nodes"]}
-    kept = {"run_id": run.run_id, "case_id": pair.case_id}
-    where, by = (night.run.suite, night.run.cluster), night.run.requested_by or NIGHTBENCH
-    experiment = Experiment(name, ExperimentKind.REFERENCE, kept, *where, by)
-    record = ExperimentRecord(experiment, connect, observer.say)
+    experiment, record = turn.experiment, turn.record
     record.begin()
     try:
-        planned = _plan(pair, name, night, nodes, context)
-        result = await run_comparison(planned, spool, kept, by, context, observer, record.note)
+        planned = _plan(pair, experiment.name, night, nodes, turn.context)
+        asked, by = experiment.request, experiment.requested_by
+        result = await run_comparison(planned, asked, by, turn, record.note)
     except UserError as error:
         record.leave(Ended("failed", str(error)))
         return dataclasses.replace(nothing, why=str(error))

@@ -56,7 +56,7 @@ class ComparisonReporter:
             self.say("A and B are the same build, so every difference between them is noise")
 
     def gang_event(self, event: GangEvent) -> None:
-        """Say what happened on a node, where it is worth a line."""
+        """Say what happened on a node, if it is worth a line."""
         if self._all_events or event.kind in NOTABLE:
             self.say(f"  {event}")
 

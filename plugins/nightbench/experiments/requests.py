@@ -51,7 +51,7 @@ def checked_compare(request: CompareRequest, connect: Connect, spool: Spool) -> 
     )
     if request.profile:
         refuse_unprofiled(builds[0].line, known)
-    past = case_histories(cluster.name, connect, spool)
+    past = case_histories(cluster.name, connect)
     launches_s = [
         (past[case.case_id].repeat_s if case.case_id in past else None)
         or guess_repeat_s(suite.protocol, suite.repeat_timeout_s)

@@ -98,7 +98,7 @@ class RoundsProgress:
 
     rounds: tuple[Round, ...]
     next: tuple[int, Arm] | None
-    """Round and build of the next launch; None where there is none."""
+    """Round and build of the next launch; None if there is none."""
     dropped: tuple[Launch, ...] = ()
     """The launches because of which rounds were dropped."""
     stopped: str | None = None

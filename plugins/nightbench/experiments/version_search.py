@@ -99,7 +99,7 @@ class SearchState:
     """From the last good version to the first bad one, with the untested ones between."""
     sentence: str
     next: SearchStep | None = None
-    """None where it has ended."""
+    """None if it has ended."""
     end: SearchEnd | None = None
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class SearchState:
 
     @property
     def first_bad(self) -> str:
-        """The lowest version that is known to be bad; the answer where the end is `found`."""
+        """The lowest version that is known to be bad; the answer if the end is `found`."""
         return self.left[-1]
 
     @property
@@ -132,16 +132,8 @@ def search_state(
     versions between need `ceil(log2(m + 1))` tests and one more for each that is skipped, plus the
     check and the verification. Versions that were skipped are not tested again. Versions ascend,
     the good one first, the bad one last. If a test was made twice, its later result counts.
-
-    Raises:
-        ValueError: fewer than two versions, one twice, or a step of a version that is not there.
     """
-    if len(versions) < 2 or len({*versions}) < len(versions):
-        raise ValueError(f"found {list(versions)}; expected two versions or more, each once")
     place = {version: number for number, version in enumerate(versions)}
-    unknown = [step.version for step in steps if step.version not in place]
-    if unknown:
-        raise ValueError(f"found a step of {unknown[0]}, which is not among {list(versions)}")
     good, bad = versions[0], versions[-1]
     again = _repeat_of_unsure(steps)
     checks = [step.result for step in steps if step.kind is StepKind.CHECK]

@@ -20,8 +20,7 @@ from nightbench.gang.errors import (
     faults_of,
     reason_of,
 )
-from nightbench.gang.kubernetes_api import ApiAccess
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.kubernetes_api import ApiAccess, PodTarget
 from nightbench.gang.preflight import preflight
 from nightbench.gang.progress import GangEvent
 from nightbench.gang.provisioning import prepare

@@ -7,6 +7,7 @@ not be prepared. A cancelled measurement leaves no process on any node.
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from nightbench.core.errors import UserError
@@ -54,9 +55,19 @@ def measure_cases(
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
     """
-    work = _measure_all(jobs, run, targets, shipment, on_event, at_once)
+
+    async def measure_all() -> list[CaseOutcome]:
+        try:
+            return await run_disjoint(
+                jobs, lambda job: _measure_case(job, run, targets, shipment, on_event), at_once
+            )
+        except asyncio.CancelledError:
+            for job in jobs:
+                run.case(job.case.case_id, job.generation).end(CaseStatus.CANCELLED, [CANCELLED])
+            raise
+
     with run.controlled():
-        return asyncio.run(run_interruptible(work, refresh))
+        return asyncio.run(run_interruptible(measure_all(), refresh))
 
 
 async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
@@ -89,28 +100,10 @@ async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], 
             loop.remove_signal_handler(number)
 
 
-async def _measure_all(
-    jobs: Sequence[JobSpec],
-    run: RunSpool,
-    targets: Mapping[str, Target],
-    shipment: Shipment,
-    on_event: OnEvent,
-    at_once: int,
-) -> list[CaseOutcome]:
-    try:
-        return await run_disjoint(
-            jobs, lambda job: _measure_case(job, run, targets, shipment, on_event), at_once
-        )
-    except asyncio.CancelledError:
-        for job in jobs:
-            _record(job, run, CaseStatus.CANCELLED, CANCELLED)
-        raise
-
-
 async def run_disjoint(
     jobs: Sequence[JobSpec], measure: Callable[[JobSpec], Coroutine[Any, Any, T]], at_once: int
 ) -> list[T]:
-    """Measure jobs in their order, several at once where they share no node or device.
+    """Measure jobs in their order, several at once if they share no node or device.
 
     No job overtakes one that waits for a node or device: series keep the order of the plan.
 
@@ -152,7 +145,7 @@ async def _measure_case(
         store.save_job(job.to_json())
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
         await prepare(job, targets, shipment, on_event, store=store)
-        measured = throughput_of(job.case)
+        measured = partial(throughput_of, job.case)
         return await run_gang(job, targets, store, on_event, measured, shipment)
     except Cancelled as cancelled:
         await delete_pods_of(job, targets, on_event)
@@ -164,7 +157,7 @@ async def _measure_case(
         reason = reason_of(error)
         if not isinstance(error, Superseded):
             await delete_pods_of(job, targets, on_event)
-        _record(job, run, status, reason, faults_of(error))
+        store.end(status, [reason], faults_of(error))
         return CaseOutcome(status, (reason,))
     except asyncio.CancelledError:
         await clean_up(job, targets, on_event)
@@ -178,13 +171,3 @@ async def clean_up(job: JobSpec, targets: Mapping[str, Target], on_event: OnEven
     except UserError as error:
         # The agents end their processes themselves when the lease expires.
         on_event(GangEvent("cancel", f"{job.job_id}: could not be cancelled at once: {error}"))
-
-
-def _record(
-    job: JobSpec,
-    run: RunSpool,
-    status: CaseStatus,
-    reason: Reason,
-    faults: Sequence[Reason] = (),
-) -> None:
-    run.case(job.case.case_id, job.generation).end(status, [reason], faults)

@@ -21,10 +21,10 @@ from nightbench.core.model import (
     ReasonCode,
 )
 from nightbench.gang.errors import NodeError, RemoteFailure
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.node_access import Agent, Layout, connections, on_all, read_document
 from nightbench.gang.node_client import EPOCH
 from nightbench.gang.pod_states import PodState
-from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.pods import delete_run, pods_of, pods_of_run, remove_orphans
 from nightbench.gang.progress import ignore
 from nightbench.gang.shipping import Shipment, ship_agent
@@ -62,25 +62,18 @@ async def cancel(
 ) -> CancelReport:
     """End a job on all its nodes; its controller, if one runs, then records it as cancelled.
 
-    Nothing happens where it was never prepared. `store` gets the outcome, also if this raises; it
-    is None where a controller does that.
+    Nothing happens if it was never prepared. `store` gets the outcome, also if this raises; it
+    is None if a controller does that.
 
     Raises:
         NodeError: a node does not answer; its processes end when the lease expires.
         GangError: a process could not be ended.
     """
+    stop = _Stop(job.environments, job.job_id, reason, job.limits.term_s)
 
-    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+    async def on_node(node: str, transport: Transport) -> Ended:
         folder = (await Layout.of(transport, job.environments)).job(job, node)
-        return await _end(
-            transport,
-            [folder],
-            job.environments,
-            job.job_id,
-            job.limits.term_s,
-            reason,
-            in_slurm=targets[node].slurm is not None,
-        )
+        return await stop.on(transport, [folder], in_slurm=targets[node].slurm is not None)
 
     pods = pods_of(job, targets)
     try:
@@ -95,7 +88,7 @@ async def cancel(
         finally:
             # Also when a node does not answer: its processes end when the lease expires.
             if store is not None:
-                await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
+                await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [stop.why])
 
 
 async def cancel_run(
@@ -109,17 +102,15 @@ async def cancel_run(
     if pods:
         return await _cancel_pods(run_id, cluster, pods, reason)
 
-    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+    stop = _Stop(cluster.environments, f"{run_id}/", reason)
+
+    async def on_node(node: str, transport: Transport) -> Ended:
         run = (await Layout.of(transport, cluster.environments)).run(run_id)
         folders = []
         for case in await transport.listdir(run):
             for generation in await transport.listdir(posixpath.join(run, case)):
                 folders.append(posixpath.join(run, case, generation, node))
-        in_slurm = targets[node].slurm is not None
-        prefix = f"{run_id}/"
-        return await _end(
-            transport, folders, cluster.environments, prefix, 10.0, reason, in_slurm=in_slurm
-        )
+        return await stop.on(transport, folders, in_slurm=targets[node].slurm is not None)
 
     async with connections(cluster.nodes, targets) as transports:
         return await _on_nodes(transports, on_node)
@@ -128,23 +119,14 @@ async def cancel_run(
 async def _cancel_pods(
     run_id: str, cluster: Cluster, targets: Mapping[str, PodTarget], reason: str
 ) -> CancelReport:
-    """End every job of a run in its pods, and delete those that no controller deletes."""
     first = next(iter(targets.values()))
 
-    async def on_pod(pod: PodState) -> tuple[list[str], list[int]]:
+    async def on_pod(pod: PodState) -> Ended:
         transport = shared_transport(targets[pod.node].of_job(pod.job_id))
         try:
             layout = await Layout.of(transport, cluster.environments)
             folder = posixpath.join(layout.run(pod.job_id), pod.node)
-            return await _end(
-                transport,
-                [folder],
-                cluster.environments,
-                pod.job_id,
-                10.0,
-                reason,
-                in_slurm=False,
-            )
+            return await _Stop(cluster.environments, pod.job_id, reason).on(transport, [folder])
         finally:
             await transport.close()
 
@@ -165,10 +147,6 @@ async def _cancel_pods(
     return CancelReport(stopped, killed)
 
 
-def _cancelled(reason: str) -> Reason:
-    return Reason(ReasonCode.CANCELLED, observed=reason)
-
-
 async def _on_nodes(transports: Mapping[str, Transport], on_node: Any) -> CancelReport:
     """Run on all nodes; raise an error only after all nodes are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
@@ -178,56 +156,67 @@ async def _on_nodes(transports: Mapping[str, Transport], on_node: Any) -> Cancel
     )
 
 
-async def _end(
-    transport: Transport,
-    folders: Iterable[str],
-    policy: EnvironmentPolicy,
-    prefix: str,
-    term_s: float,
-    reason: str,
-    in_slurm: bool,
-) -> tuple[list[str], list[int]]:
-    """Stop a node's agents, then sweep; return folders and pids. Slurm's agents end with jobs."""
-    layout = await Layout.of(transport, policy)
-    stopped = []
-    jobs = []
-    code: str | None = None
-    for folder in folders:
-        job = await read_document(transport, posixpath.join(folder, "job.json"))
-        if job is None:
-            continue
-        code = layout.code(job["code_digest"])
-        control = posixpath.join(folder, "control")
-        await transport.make_folders(control)
-        claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
-        # Higher than every controller's epoch, so that agents obey, but not claimed: the running
-        # controller must see a cancellation and not another controller.
-        stop = {
-            "epoch": max(claimed, default=0) + 1,
-            "cancelled": True,
-            "reasons": [_cancelled(reason).to_json()],
-        }
-        path = posixpath.join(control, "stop.json")
-        await transport.write_atomic(path, json.dumps(stop).encode())
-        stopped.append(folder)
-        if in_slurm:
-            jobs.append(str(job["job_id"]))
-    code = code or await _any_code(transport, layout)
-    if code is None:
-        return [], []
-    await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
-    for job_id in jobs:
-        await end_job(transport, job_id)
-    agent = Agent(transport, policy, layout, code)
-    killed: list[int] = []
-    for _ in range(SWEEPS):
-        swept = await agent.sweep(prefix, kill=True)
-        killed += [int(pid) for pid in swept.get("killed", [])]
-        left = await agent.sweep(prefix)
-        if not left["found"]:
-            return stopped, killed
-        await asyncio.sleep(1)
-    raise RemoteFailure.of(transport, f"cannot end these processes: {left['found']}")
+Ended = tuple[list[str], list[int]]
+"""Folders of the jobs that were stopped, and pids of the processes that were ended."""
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Ends the jobs whose ids begin with a prefix."""
+
+    policy: EnvironmentPolicy
+    prefix: str
+    reason: str
+    term_s: float = 10.0
+
+    @property
+    def why(self) -> Reason:
+        return Reason(ReasonCode.CANCELLED, observed=self.reason)
+
+    async def on(
+        self, transport: Transport, folders: Iterable[str], *, in_slurm: bool = False
+    ) -> Ended:
+        """Stop a node's agents, then sweep. Slurm's agents end with their jobs."""
+        layout = await Layout.of(transport, self.policy)
+        stopped = []
+        jobs = []
+        code: str | None = None
+        for folder in folders:
+            job = await read_document(transport, posixpath.join(folder, "job.json"))
+            if job is None:
+                continue
+            code = layout.code(job["code_digest"])
+            control = posixpath.join(folder, "control")
+            await transport.make_folders(control)
+            claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
+            # Higher than every controller's epoch, so that agents obey, but not claimed: the
+            # running controller must see a cancellation and not another controller.
+            stop = {
+                "epoch": max(claimed, default=0) + 1,
+                "cancelled": True,
+                "reasons": [self.why.to_json()],
+            }
+            path = posixpath.join(control, "stop.json")
+            await transport.write_atomic(path, json.dumps(stop).encode())
+            stopped.append(folder)
+            if in_slurm:
+                jobs.append(str(job["job_id"]))
+        code = code or await _any_code(transport, layout)
+        if code is None:
+            return [], []
+        await _wait_for_end(transport, stopped, self.term_s + AGENT_ENDS_S)
+        for job_id in jobs:
+            await end_job(transport, job_id)
+        agent = Agent(transport, self.policy, layout, code)
+        killed: list[int] = []
+        for _ in range(SWEEPS):
+            swept = await agent.sweep(self.prefix, kill=True)
+            killed += [int(pid) for pid in swept.get("killed", [])]
+            left = await agent.sweep(self.prefix)
+            if not left["found"]:
+                return stopped, killed
+            await asyncio.sleep(1)
+        raise RemoteFailure.of(transport, f"cannot end these processes: {left['found']}")
 
 
 async def _any_code(transport: Transport, layout: Layout) -> str | None:
@@ -265,7 +254,7 @@ async def sweep(
 
     Returns:
         Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
-        empty where a node could not be asked; the others are swept all the same.
+        empty if a node could not be asked; the others are swept all the same.
     """
     if any(isinstance(each, PodTarget) for each in targets.values()):
         return {name: {"found": [], "killed": []} for name in targets}  # processes end with pods
@@ -282,7 +271,7 @@ async def clean(
 
     Returns:
         Node -> {"removed": [path]}, or the names of its pods that no run uses; {"problem": why}
-        where a node could not be asked.
+        if a node could not be asked.
     """
     pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
     if pods:

@@ -12,9 +12,9 @@ from typing import Any
 
 from nightbench.config.compare_builds import MOST_BYTES, WHEEL
 from nightbench.core.model import Cluster, GitRepository, Node, digest_of
-from nightbench.gang.conversation import FILE_TIMEOUT_S
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.node_access import Agent, connections
+from nightbench.gang.process import FILE_TIMEOUT_S
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship
 from nightbench.gang.transport import Target, Transport
@@ -73,7 +73,7 @@ async def merge_base(
     """Return the commit at which a commit left its repository's branch.
 
     Raises:
-        CommitFailed: the repository has no such commit; `CommitLate` where the time was up.
+        CommitFailed: the repository has no such commit; `CommitLate` if the time was up.
         NodeError: the node does not answer, or has no git.
     """
     async with _agent(commit, targets, shipment, ignore) as (agent, uv):
@@ -97,7 +97,7 @@ async def build_commit(
     it but the repository.
 
     Raises:
-        CommitFailed: it cannot be built; `CommitLate` where the time was up.
+        CommitFailed: it cannot be built; `CommitLate` if the time was up.
         NodeError: the node does not answer, or has no git.
         SpoolError: the wheel cannot be kept.
     """
@@ -174,7 +174,6 @@ def _raise_failure(commit: CommitBuild, answer: Mapping[str, Any]) -> None:
 async def _fetch(
     transport: Transport, folder: str, found: Mapping[str, Any], uploads: Uploads
 ) -> None:
-    """Keep the wheel that a build has left on a node, under its digest."""
     name, size, sha256 = found["wheel"], found["size"], found["sha256"]
     with tempfile.TemporaryFile() as beside:
         await transport.get_file(posixpath.join(folder, "wheel", name), beside, size)

@@ -73,12 +73,7 @@ class GangController:
         self._agents = AgentSupervisor(gang)
 
     async def run(self) -> CaseOutcome:
-        """Return the outcome of the case, once its last repeat has ended.
-
-        Raises:
-            NodeError: as `run_gang`.
-            Superseded: as `run_gang`.
-        """
+        """Return the outcome of the case, once its last repeat has ended; see `run_gang`."""
         try:
             return await self._run()
         finally:
@@ -86,9 +81,8 @@ class GangController:
 
     async def _run(self) -> CaseOutcome:
         gang = self._gang
-        lease_s = gang.job.limits.lease_s
         await gang.open()
-        gang.epoch = await self._claim_epoch(lease_s)
+        gang.epoch = await self._claim_epoch()
         await gang.raise_if_superseded()
         await asyncio.to_thread(gang.store.save_epoch, gang.epoch)
         gang.start_monitor(gang.epoch)
@@ -112,9 +106,9 @@ class GangController:
         gang.on_event(GangEvent("outcome", f"{outcome.status}: {message}"))
         return outcome
 
-    async def _claim_epoch(self, lease_s: float) -> int:
+    async def _claim_epoch(self) -> int:
         """Return an epoch above all others, which every node has accepted as this controller's."""
-        gang = self._gang
+        gang, lease_s = self._gang, self._gang.job.limits.lease_s
         for _ in range(EPOCH_ATTEMPTS):
             found = await on_all(
                 retry_unreachable(client.epoch, lease_s) for client in gang.clients
@@ -125,7 +119,7 @@ class GangController:
                 if not await retry_unreachable(partial(client.claim_epoch, epoch), lease_s):
                     break
             else:
-                gang.on_event(GangEvent("epoch", f"epoch {epoch}", data={"epoch": epoch}))
+                gang.on_event(GangEvent("epoch", f"epoch {epoch}", epoch=epoch))
                 return epoch
         raise GangError(
             f"{gang.job.job_id}: {EPOCH_ATTEMPTS} attempts to claim an epoch failed because other "
@@ -133,7 +127,6 @@ class GangController:
         )
 
     async def _run_repeats(self) -> Conclusion:
-        """Launch repeats until the case is complete, has failed or reaches its deadline."""
         gang = self._gang
         await gang.raise_if_cancelled()
         while True:
@@ -144,11 +137,10 @@ class GangController:
             try:
                 gang.outcomes.append(await repeat.run(first=not gang.outcomes))
             except DeadlinePassed as late:
-                gang.on_event(GangEvent("repeat", str(late), None, repeat.number))
+                gang.on_event(GangEvent("repeat", str(late)))
                 return conclude_by_deadline(gang.job, gang.outcomes)
 
     async def _recorded_outcomes(self) -> list[RepeatOutcome]:
-        """Return the repeats in the spool, from the first one up to the first gap."""
         gang = self._gang
         outcomes: list[RepeatOutcome] = []
         while record := await asyncio.to_thread(gang.store.repeat, len(outcomes) + 1):

@@ -86,15 +86,13 @@ class NodeView:
     state_written_s: float | None = None
     """The node's own clock when it wrote the repeat's state, s."""
     last_error: str | None = None
-    """Error of the last poll; None where it was answered."""
+    """Error of the last poll; None if it was answered."""
     pid: int | None = None
     """The agent's process id."""
-    boot_id: str | None = None
-    """Kernel boot id of the agent's start; None where it is not known."""
     rebooted: bool = False
     """Whether the node has rebooted since the job was first seen there."""
     lost: Reason | None = None
-    """Why the node cannot come back: its pod has ended. None where it may answer again."""
+    """Why the node cannot come back: its pod has ended. None if it may answer again."""
 
     def answers(self, now: float) -> bool:
         """Return whether the last poll was answered and no later one hangs."""
@@ -155,7 +153,7 @@ def decide(
 def _limit_reasons(
     views: Sequence[NodeView], timing: Timing, limits: Limits, now: float, foreign_wait_s: float
 ) -> tuple[Reason, ...]:
-    """Return the reasons of a time limit that has passed; empty where none has."""
+    """Return the reasons of a time limit that has passed; empty if none has."""
     unready = [v.node for v in views if v.state in (None, PREPARING)]
     waiting = any(v.state == PREPARING and v.reasons for v in views)
     limit_s = limits.ready_s + (foreign_wait_s if waiting else 0.0)
@@ -254,7 +252,7 @@ class Conclusion:
 
 
 def conclude(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Conclusion | None:
-    """Return the end of a case after these repeats; None where another one is launched.
+    """Return the end of a case after these repeats; None if another one is launched.
 
     A failed launch counts as one of the protocol's; a disturbed one is repeated, as long as the
     budget lasts. It depends on the records alone, so that a controller that takes over launches
@@ -301,7 +299,7 @@ def conclude_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Con
                 ReasonCode.WINDOW_ENDED,
                 subject=at,
                 observed=f"{good} good of {job.protocol.repeats} repeats",
-                expected=f"{needed} good ones",
+                expected=f"{needed} good repeats",
             ),
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
@@ -33,6 +33,7 @@ class NodeError(GangError):
     """
 
     code = ReasonCode.NODE_ERROR
+    expected = ""
 
     def __init_subclass__(cls, code: ReasonCode | None = None) -> None:
         cls.code = code or cls.code
@@ -51,10 +52,7 @@ class NodeError(GangError):
     @property
     def reason(self) -> Reason:
         """The error as the reason of a repeat or a case."""
-        return Reason(self.code, self.node, self.address, self.message)
-
-    def __reduce__(self) -> tuple[type[NodeError], tuple[Any, ...]]:
-        return type(self), (self.node, self.address, self.message)
+        return Reason(self.code, self.node, self.address, self.message, self.expected)
 
 
 class NodeUnreachable(NodeError, code=ReasonCode.NODE_UNREACHABLE):
@@ -107,30 +105,17 @@ _OF_REQUESTS = (ReasonCode.API_FORBIDDEN, ReasonCode.API_REFUSED, ReasonCode.QUO
 class PodError(NodeError):
     """Kubernetes does not give a node its pod, or has taken it away; the message is its own."""
 
-    def __init__(
-        self, node: str, address: str, message: str, code: ReasonCode, expected: str = ""
-    ) -> None:
-        super().__init__(node, address, message)
-        self.code = code
-        self.expected = expected
-
     @classmethod
     def of_code(cls, place: Place, message: str, code: ReasonCode, expected: str = "") -> Self:
         """Return the error of the pod of the node that a transport or a target leads to."""
-        return cls(place.node, place.address, message, code, expected)
+        error = cls.of(place, message)
+        error.code, error.expected = code, expected
+        return error
 
     @property
     def is_of_pod(self) -> bool:
         """Whether it is about the pod itself, not about a request to the API server."""
         return self.code not in _OF_REQUESTS
-
-    @property
-    def reason(self) -> Reason:
-        """The error as the reason of a repeat or a case."""
-        return Reason(self.code, self.node, self.address, self.message, self.expected)
-
-    def __reduce__(self) -> tuple[type[NodeError], tuple[Any, ...]]:
-        return type(self), (self.node, self.address, self.message, self.code, self.expected)
 
 
 def remote_failure(place: Place, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
@@ -149,14 +134,14 @@ _NOT_THE_NODE = (EnvironmentUnavailable, AgentCrashed)
 
 
 def reason_of(error: UserError) -> Reason:
-    """Return the reason of an error; it names the node where the error is about one."""
+    """Return the reason of an error; it names the node if the error is about one."""
     if isinstance(error, NodeError):
         return error.reason
     return Reason(ReasonCode.CONTROLLER_ERROR, observed=str(error))
 
 
 def faults_of(error: UserError) -> tuple[Reason, ...]:
-    """Return the fault of the node that an error is about; empty where the node is not at fault.
+    """Return the fault of the node that an error is about; empty if the node is not at fault.
 
     An environment that cannot be built is no fault of the node. Neither is a mistake in
     the code that was shipped to it, or a pod that Kubernetes did not place.

@@ -275,7 +275,7 @@ class NodeMonitor:
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
 
     async def _poll_unless_interrupted(self, poll: Coroutine[None, None, bool]) -> bool | None:
-        """Return the result of a poll; None where the next one became due before it ended."""
+        """Return the result of a poll; None if the next one became due before it ended."""
         polling = asyncio.create_task(poll)
         interrupted = asyncio.create_task(self._interrupt.wait())
         try:

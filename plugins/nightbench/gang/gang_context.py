@@ -24,7 +24,7 @@ from nightbench.spool import CaseStore, RepeatOutcome
 PROGRESS_INTERVAL_S = 1.0
 
 ThroughputOf = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]
-"""(controller's record of a repeat, node -> result.json) -> units/s; None where not measured."""
+"""(controller's record of a repeat, node -> result.json) -> units/s; None if not measured."""
 
 
 class GangContext:
@@ -242,8 +242,8 @@ class AgentSupervisor:
                 later = clients[clients.index(client) + 1 :]
                 await self._start(client, later, repeat, optional)
 
-    async def restart(self, client: NodeClient, repeat: int) -> None:
-        """Start an agent where the last one died; the new agent writes the repeat's result."""
+    async def restart(self, client: NodeClient) -> None:
+        """Start an agent if the last one died; the new agent writes the repeat's result."""
         try:
             started, _ = await client.start_agent(sweep=False)
             if not started:
@@ -251,7 +251,7 @@ class AgentSupervisor:
             why = "the agent had died"
             if await client.check_reboot():
                 why = "the node was rebooted"
-            self._gang.on_event(GangEvent("agent", why, client.name, repeat))
+            self._gang.on_event(GangEvent("agent", why, client.name))
         except NodeError as error:
             client.note_error(error)
         except Cancelled:
@@ -266,7 +266,7 @@ class AgentSupervisor:
     def _note_swept(self, node: str, pids: list[int]) -> None:
         if pids:
             message = f"ended {len(pids)} orphaned processes"
-            self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
+            self._gang.on_event(GangEvent("sweep", message, node))
 
     async def _without_lock(self, clients: list[NodeClient]) -> list[NodeClient]:
         """Return the nodes that no running agent of this gang holds."""
@@ -295,7 +295,7 @@ class AgentSupervisor:
                 return
             # A batch system has given all nodes to one gang: none is held for another.
             if client.view.agent == "waiting" and client.launcher is None:
-                await self._release(later, client, repeat)
+                await self._release(later, client)
             await self._report_waiting(client, repeat, begun)
             await gang.monitor.next_views()
             await gang.raise_if_ended()
@@ -305,7 +305,7 @@ class AgentSupervisor:
                 )
 
     async def _try_to_start(self, client: NodeClient, repeat: int, begun: _Start) -> None:
-        """Start an agent unless one runs; give up after a lease, or where agents end at once."""
+        """Start an agent unless one runs; give up after a lease, or if agents end at once."""
         gang = self._gang
         if begun.starts >= MAX_STARTS:
             raise NodeError.of(
@@ -333,7 +333,7 @@ class AgentSupervisor:
                 raise
             client.note_error(error)
 
-    async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
+    async def _release(self, later: list[NodeClient], waits_for: NodeClient) -> None:
         """Release later locks; a silent agent gets the command later, or its lease expires."""
         gang = self._gang
         now = gang.clock()
@@ -342,7 +342,7 @@ class AgentSupervisor:
         for client in alive:
             if client.holds_lock:
                 message = f"lock released until node {waits_for.name}, which comes first, is free"
-                gang.on_event(GangEvent("agent", message, client.name, repeat))
+                gang.on_event(GangEvent("agent", message, client.name))
         await call_each(alive, lambda client: client.release(gang.epoch))
 
     async def _report_waiting(self, client: NodeClient, repeat: int, begun: _Start) -> None:
@@ -362,12 +362,11 @@ class AgentSupervisor:
             f"waiting for node {client.name}: {who.get('job_id', 'an unknown job')} of user "
             f"{who.get('user', '?')} has locked it since {who.get('since', '?')}"
         )
-        gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
+        gang.on_event(GangEvent("waiting", message, client.name))
         await gang.write_progress("waiting", repeat, message, force=True)
 
 
 def _agent_is_gone(client: NodeClient, waited_s: float) -> bool:
-    """Return whether the agent that was started before `waited_s` has ended or never ran."""
     if client.view.agent == "ended":
         return True
     return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -1,6 +1,7 @@
 """Fetches the keys of hosts and writes them to a known_hosts file."""
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class HostKey:
     fingerprint: str
     status: Status
     known: str | None = None
-    """Fingerprint of the key of this kind that known_hosts holds, where it is another one."""
+    """Fingerprint of the key of this kind that known_hosts holds, if it is another one."""
 
     @property
     def line(self) -> str:
@@ -55,18 +56,11 @@ class HostKey:
         return f"{self.name} {self.kind} {self.key}\n"
 
 
-class _VersionClient(asyncssh.SSHClient):
-    """Tells whether the server has sent its version."""
-
-    def __init__(self) -> None:
-        self._connection: asyncssh.SSHClientConnection | None = None
+class _Client(asyncssh.SSHClient):
+    connection: asyncssh.SSHClientConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        self._connection = conn
-
-    def has_version(self) -> bool:
-        last = self._connection
-        return last is not None and bool(last.get_extra_info("server_version"))
+        self.connection = conn
 
 
 async def host_keys(target: SshTarget) -> list[HostKey]:
@@ -79,20 +73,13 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
         NodeError: as `connect` raises, of a jump host.
         GangError: known_hosts cannot be read.
     """
-    below = None
-    if target.jump:
-        last = dataclasses.replace(target.jump[-1], jump=target.jump[:-1])
-        below = await connect(last)
-    try:
-        found = []
-        for algorithms in _KINDS:
-            key = await _ask(target, algorithms, below)
-            if key is not None:
-                found.append(key)
-    finally:
-        if below is not None:
-            below.close()
-            await below.wait_closed()
+    async with contextlib.AsyncExitStack() as stack:
+        below = None
+        if target.jump:
+            last = dataclasses.replace(target.jump[-1], jump=target.jump[:-1])
+            below = await stack.enter_async_context(await connect(last))
+        asked = [await _ask(target, algorithms, below) for algorithms in _KINDS]
+    found = [key for key in asked if key is not None]
     if not found:
         raise NodeUnreachable.of(target, "has no host key of a known kind")
     return [compare(target, key) for key in found]
@@ -101,9 +88,8 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
 async def _ask(
     target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHKey | None:
-    """Return the host's key for some algorithms; None if it has none."""
     pause_s = FIRST_PAUSE_S
-    client = _VersionClient()
+    client = _Client()
     options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -119,7 +105,7 @@ async def _ask(
         except asyncssh.KeyExchangeFailed:
             return None
         except (asyncssh.ConnectionLost, ConnectionResetError) as error:
-            if client.has_version():
+            if client.connection and client.connection.get_extra_info("server_version"):
                 return None  # sshd ends the exchange where it has no key of the kind
             if attempt == _ATTEMPTS or (below is not None and below.is_closed()):
                 raise explain(target, error, None, False) from error
@@ -169,7 +155,6 @@ def merged(text: str, keys: Iterable[HostKey]) -> str:
 
 
 def _without(text: str, key: HostKey) -> str:
-    """Return the text without the host's old key of the same kind."""
     kept = []
     for line in text.splitlines(keepends=True):
         words = line.split()

@@ -1,7 +1,6 @@
 """Versions of a line's main package that a node could install."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -20,18 +19,6 @@ VERSIONS_TIMEOUT_S = 180.0
 """For the indexes that a node asks which versions there are."""
 
 
-@dataclass(frozen=True)
-class InstallableVersions:
-    """The versions of a package that a node could install."""
-
-    versions: tuple[str, ...]
-    """Ascending, as packages' metadata writes them, without their local part (`+cpu`)."""
-    sources: tuple[str, ...]
-    """The indexes and folders that were asked."""
-    problems: tuple[str, ...] = ()
-    """Sources that did not answer."""
-
-
 async def installable_versions(
     cluster: Cluster,
     node: Node,
@@ -39,12 +26,13 @@ async def installable_versions(
     shipment: Shipment,
     line: str,
     variant: str,
-) -> InstallableVersions:
-    """Return the versions of a line's main package that a node could install.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the versions of a line's main package that a node could install, and problems.
 
-    The node is asked for the wheels that its sources hold, since it is the node that installs.
-    Nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
-    answer. Whether a version really installs is seen only when it is tried.
+    They ascend, as packages' metadata writes them, without their local part (`+cpu`). Problems are
+    sources that did not answer. The node is asked for the wheels that its sources hold, since it is
+    the node that installs. Nodes without an index get wheels from the controller's wheelhouse, and
+    then that folder is the answer. Whether a version really installs is seen only when it is tried.
 
     Raises:
         NodeError: the node cannot be asked.
@@ -59,18 +47,14 @@ async def installable_versions(
         machine = await transport.machine()
         if shipment.wheelhouse is not None:
             files = [{"name": path.name} for path in shipment.wheelhouse.glob("*.whl")]
-            found = versions_of(files, package, pythons, machine)
-            return InstallableVersions(found, (str(shipment.wheelhouse),))
+            return versions_of(files, package, pythons, machine), ()
         policy = cluster.environments
         agent = await ship_agent(transport, policy, shipment, ignore)
         options = ["--root", agent.layout.root, "--line", line, "--variant", variant]
         options += source_options(policy)
         answer = await agent.call("versions", *options, timeout_s=VERSIONS_TIMEOUT_S)
-    return InstallableVersions(
-        versions_of(answer["files"], package, answer["pythons"], machine),
-        tuple(answer["sources"]),
-        tuple(answer["problems"]),
-    )
+    versions = versions_of(answer["files"], package, answer["pythons"], machine)
+    return versions, tuple(answer["problems"])
 
 
 def versions_of(
@@ -80,7 +64,7 @@ def versions_of(
 
     They ascend.
 
-    A file is a wheel as simple indexes list it: name and, where known, requires_python and yanked.
+    A file is a wheel as simple indexes list it: name and, if known, requires_python and yanked.
     The architecture is as `uname -m` prints it.
     """
     found: set[Version] = set()

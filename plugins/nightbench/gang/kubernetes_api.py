@@ -11,16 +11,20 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from nightbench.core.model import KubernetesPolicy, SlurmPolicy
 from nightbench.core.pod_manifests import CONTAINER, SCHEDULING
 from nightbench.gang.errors import GangError
 from nightbench.gang.pod_process import PROTOCOLS, PodProcess
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
+
+    from nightbench.gang.pod_transport import PodTransport
+    from nightbench.gang.transport import Pool
 
 T = TypeVar("T")
 
@@ -57,7 +61,7 @@ class ApiAccess:
     """The Airflow Connection, for messages."""
     in_cluster: bool = False
     path: str | None = None
-    """Kubeconfig file; the user's own (KUBECONFIG, ~/.kube/config) where nothing is given."""
+    """Kubeconfig file; the user's own (KUBECONFIG, ~/.kube/config) if nothing is given."""
     text: str | None = None
     """Content of a kubeconfig as JSON."""
     context: str | None = None
@@ -65,6 +69,37 @@ class ApiAccess:
 
     def __repr__(self) -> str:
         return f"ApiAccess({self.conn_id})"
+
+
+@dataclass(frozen=True)
+class PodTarget:
+    """How the pod of a node is reached."""
+
+    node: str
+    access: ApiAccess
+    policy: KubernetesPolicy = field(compare=False, repr=False)
+    python: str = field(compare=False)
+    """Python in the pod."""
+    shared: bool = field(default=False, compare=False)
+    """Several pods may run on one machine."""
+    job_id: str | None = None
+    """The job whose pod it is; None: a node of the cluster, which has no pod."""
+    slurm: SlurmPolicy | None = None
+
+    @property
+    def address(self) -> str:
+        """Namespace and node, for messages."""
+        return f"{self.policy.namespace}/{self.node}"
+
+    def of_job(self, job_id: str) -> PodTarget:
+        """Return how the pod of a job is reached."""
+        return replace(self, job_id=job_id or None)
+
+    def transport(self, pool: Pool) -> PodTransport:
+        """Return a transport that removes itself from `pool` when it is closed."""
+        from nightbench.gang.pod_transport import PodTransport
+
+        return PodTransport(self, pool)
 
 
 class KubernetesApi:
@@ -91,41 +126,33 @@ class KubernetesApi:
             ApiRefused: the server refuses it.
             ApiUnreachable: the server does not answer.
         """
-        return await self._authorized(
-            lambda headers: self._request(method, path, query, body, headers)
-        )
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: Document | None,
-        headers: Mapping[str, str],
-    ) -> Document:
         import aiohttp
 
         session = self._client.rest_client.pool_manager
-        try:
-            async with session.request(
-                method,
-                self.host + path,
-                params=dict(query or {}),
-                json=body,
-                headers=headers,
-                proxy=self._client.configuration.proxy,
-                timeout=aiohttp.ClientTimeout(total=REQUEST_S),
-            ) as answer:
-                text = await answer.text()
-                if answer.status == 429 or answer.status >= 500:
-                    raise ApiUnreachable(f"{self.host}: {answer.status} {_message(text)}")
-                if answer.status >= 400:
-                    raise ApiRefused(answer.status, _message(text), f"{method} {path}")
-                document: Document = json.loads(text)
-                return document
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            raise ApiUnreachable(f"{self.host}: {why}") from error
+
+        async def send(headers: Mapping[str, str]) -> Document:
+            try:
+                async with session.request(
+                    method,
+                    self.host + path,
+                    params=dict(query or {}),
+                    json=body,
+                    headers=headers,
+                    proxy=self._client.configuration.proxy,
+                    timeout=aiohttp.ClientTimeout(total=REQUEST_S),
+                ) as answer:
+                    text = await answer.text()
+                    if answer.status == 429 or answer.status >= 500:
+                        raise ApiUnreachable(f"{self.host}: {answer.status} {_message(text)}")
+                    if answer.status >= 400:
+                        raise ApiRefused(answer.status, _message(text), f"{method} {path}")
+                    document: Document = json.loads(text)
+                    return document
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                raise ApiUnreachable(f"{self.host}: {why}") from error
+
+        return await self._authorized(send)
 
     async def pods(self, namespace: str, labels: Mapping[str, str]) -> list[Document]:
         """Return the pods that have all labels."""
@@ -149,15 +176,11 @@ class KubernetesApi:
         order = sorted(answer["items"], key=lambda e: max(str(e.get(key) or "") for key in at))
         return [{key: str(e.get(key) or "") for key in ("reason", "message")} for e in order]
 
-    async def create_pod(self, pod: Document) -> None:
-        """Create a pod; one of its name may exist already."""
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-        await self._tolerate({409}, "POST", path, body=pod)
-
-    async def create_pod_group(self, group: Document) -> None:
-        """Create a PodGroup; one of its name may exist already."""
-        path = f"/apis/{group['apiVersion']}/namespaces/{group['metadata']['namespace']}/podgroups"
-        await self._tolerate({409}, "POST", path, body=group)
+    async def create(self, kind: str, manifest: Document) -> None:
+        """Create one of `pods` or `podgroups`; one of its name may exist already."""
+        version, namespace = manifest["apiVersion"], manifest["metadata"]["namespace"]
+        root = "/api/v1" if version == "v1" else f"/apis/{version}"
+        await self._tolerate({409}, "POST", f"{root}/namespaces/{namespace}/{kind}", body=manifest)
 
     async def pod_groups(self) -> str | None:
         """Return the version of the API of PodGroups; None if the server has none."""
@@ -175,7 +198,6 @@ class KubernetesApi:
     async def _tolerate(
         self, statuses: Collection[int], method: str, path: str, **more: Any
     ) -> Document | None:
-        """Return the answer to a request; None if it is refused with one of these statuses."""
         try:
             return await self.request(method, path, **more)
         except ApiRefused as refused:
@@ -190,11 +212,6 @@ class KubernetesApi:
             ApiRefused: the server or the node's kubelet refuses it.
             ApiUnreachable: the server does not answer.
         """
-        return await self._authorized(lambda headers: self._execute(namespace, pod, argv, headers))
-
-    async def _execute(
-        self, namespace: str, pod: str, argv: Sequence[str], headers: Mapping[str, str]
-    ) -> PodProcess:
         import aiohttp
         from yarl import URL
 
@@ -203,24 +220,28 @@ class KubernetesApi:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
         url = URL(self.host + path).with_query([("container", CONTAINER), *streams, *words])
         session = self._client.rest_client.pool_manager
-        try:
-            socket = await session.ws_connect(
-                url,
-                headers=headers,
-                protocols=PROTOCOLS,
-                heartbeat=HEARTBEAT_S,
-                max_msg_size=0,
-                proxy=self._client.configuration.proxy,
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            # aiohttp drops the body of the answer, which names the right.
-            denied = f"create or get pods/exec in namespace {namespace}"
-            why = denied if error.status in (401, 403) else error.message
-            raise ApiRefused(error.status, why, f"exec in pod {pod}") from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            raise ApiUnreachable(f"{self.host}: {why}") from error
-        return PodProcess(socket)
+
+        async def send(headers: Mapping[str, str]) -> PodProcess:
+            try:
+                socket = await session.ws_connect(
+                    url,
+                    headers=headers,
+                    protocols=PROTOCOLS,
+                    heartbeat=HEARTBEAT_S,
+                    max_msg_size=0,
+                    proxy=self._client.configuration.proxy,
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                # aiohttp drops the body of the answer, which names the right.
+                denied = f"create or get pods/exec in namespace {namespace}"
+                why = denied if error.status in (401, 403) else error.message
+                raise ApiRefused(error.status, why, f"exec in pod {pod}") from error
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                raise ApiUnreachable(f"{self.host}: {why}") from error
+            return PodProcess(socket)
+
+        return await self._authorized(send)
 
     async def _authorized(self, send: Callable[[Mapping[str, str]], Awaitable[T]]) -> T:
         """Send a request; once more with new credentials if the server rejects those in use."""
@@ -253,7 +274,6 @@ class KubernetesApi:
 
 
 def _message(text: str) -> str:
-    """Return the message of a Status; the beginning of the text where it is none."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.conversation import as_document, no_document
 from nightbench.gang.errors import AgentCrashed, GangError, remote_failure
 from nightbench.gang.node_files import require_python
-from nightbench.gang.process import OnLine
+from nightbench.gang.process import OnLine, as_document, no_document
 from nightbench.gang.transport import Target, Transport, shared_transport
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ async def on_all(work: Iterable[Awaitable[T]]) -> list[T]:
 class Layout:
     """Paths below `environments.root`, which is absolute (its `~` is resolved on the node).
 
-    The state of jobs is below `environments.job_root` where the site names one: a root on a
+    The state of jobs is below `environments.job_root` if the site names one: a root on a
     shared file system suits environments, but not files that change every second.
     """
 
@@ -84,7 +83,7 @@ class Layout:
 
     @property
     def job_root_option(self) -> list[str]:
-        """The option of the agent's verbs for the folder of jobs; empty where it is the root."""
+        """The option of the agent's verbs for the folder of jobs; empty if it is the root."""
         return ["--job-root", self.job_root] if self.job_root != self.root else []
 
     def code(self, digest: str) -> str:
@@ -109,14 +108,13 @@ class Layout:
 
 
 async def _expand(transport: Transport, path: str) -> str:
-    """Return the path with a leading `~` replaced by the SSH user's home on the node."""
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path
 
 
 async def read_document(transport: Transport, path: str) -> dict[str, Any] | None:
-    """Return the JSON object in a file of a node; None where there is no such file.
+    """Return the JSON object in a file of a node; None if there is no such file.
 
     Raises:
         DamagedAnswer: it holds something else.
@@ -185,7 +183,7 @@ class Agent:
         Raises:
             AgentCrashed: it ended with a traceback.
             PythonUnusable: the node's interpreter is not there, or too old.
-            RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
+            RemoteFailure: it failed, or printed no JSON; `DiskFull` if that was the reason.
         """
         transport = self.transport
         done = await transport.run(
@@ -242,7 +240,6 @@ class Agent:
 
 
 def _failure_message(document: dict[str, Any]) -> str:
-    """Return the agent's message about its failure: the error, its log on the node, a hint."""
     said = str(document.get("error") or document)
     if document.get("log"):
         said += f" (log on the node: {document['log']})"
@@ -272,9 +269,3 @@ def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
     """
     sent, node, received = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
     return ClockOffset(offset_s=node - (sent + received) / 2, error_s=(received - sent) / 2)
-
-
-def more_precise(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:
-    """Return the offset with the smaller error."""
-    known = [offset for offset in (first, second) if offset is not None]
-    return min(known, key=lambda offset: offset.error_s, default=None)

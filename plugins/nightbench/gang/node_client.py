@@ -83,7 +83,7 @@ class NodeClient:
         return self.highest_epoch
 
     async def claim_epoch(self, epoch: int) -> bool:
-        """Claim an epoch; return False where another controller has claimed it."""
+        """Claim an epoch; return False if another controller has claimed it."""
         return await self.transport.mkdir(self._path("control", f"epoch-{epoch:04d}"))
 
     async def renew(self, epoch: int) -> None:
@@ -120,7 +120,7 @@ class NodeClient:
         return self.view.agent in SERVING and self.view.pid != self._released_pid
 
     async def claim_repeat(self, repeat: int) -> bool:
-        """Claim a repeat (on the lead); return False where an earlier controller claimed it."""
+        """Claim a repeat (on the lead); return False if an earlier controller claimed it."""
         folder = repeat_dir(self._folder, repeat)
         await self.transport.make_folders(folder)
         return await self.transport.mkdir(posixpath.join(folder, "claim"))
@@ -139,7 +139,7 @@ class NodeClient:
         """Start the agent; with `sweep`, end first what agents that have died left on the node.
 
         Returns:
-            Whether it was started: False where one runs already, or waits for its node; and the
+            Whether it was started: False if one runs already, or waits for its node; and the
             pids of the processes that were ended.
         """
         if self.launcher is not None:
@@ -214,7 +214,6 @@ class NodeClient:
             agent_reasons=reasons_from_json(agent.get("reasons")),
             lock_holder=agent.get("holder"),
             pid=agent.get("pid"),
-            boot_id=agent.get("boot_id"),
             rebooted=self._has_rebooted(agent.get("boot_id")),
         )
         if _is_stale(agent, state):
@@ -272,7 +271,7 @@ class NodeClient:
         self.view = _with_state(view, None, self._clock())
 
     async def stop_command(self) -> dict[str, Any] | None:
-        """Return stop.json of any controller; None where there is none."""
+        """Return stop.json of any controller; None if there is none."""
         return await self._document("control", "stop.json")
 
     async def result(self, repeat: int) -> dict[str, Any] | None:
@@ -287,7 +286,7 @@ class NodeClient:
             return {"status": "failed", "reasons": reasons, "processes": []}
 
     async def log_end(self, repeat: int, process: str) -> bytes | None:
-        """Return the end of a process's log, at most `LOG_BYTES`; None where there is none."""
+        """Return the end of a process's log, at most `LOG_BYTES`; None if there is none."""
         path = posixpath.join(repeat_dir(self._folder, repeat), process, "out.log")
         done = await self.transport.run(["tail", "-c", str(LOG_BYTES), path])
         return done.stdout if done.exit == 0 else None

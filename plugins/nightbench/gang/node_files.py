@@ -18,14 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from nightbench.gang import file_program
-from nightbench.gang.conversation import FILE_TIMEOUT_S, as_document
 from nightbench.gang.errors import DiskFull, PythonUnusable, RemoteFailure
-from nightbench.gang.process import Completed, RemoteProcess
+from nightbench.gang.process import FILE_TIMEOUT_S, Completed, RemoteProcess, as_document
 
 MIN_BYTES_PER_S = 100_000
 """A slower upload has stalled."""
@@ -91,7 +89,7 @@ class NodeFiles(ABC):
         """Run a command without a shell."""
 
     async def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None where there is none."""
+        """Return the content of a file; None if there is none."""
         return await self._piece(path, 0, -1)  # at once: another may replace the file
 
     async def get_file(self, path: str, target: BinaryIO, size: int) -> None:
@@ -108,7 +106,7 @@ class NodeFiles(ABC):
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
-        what, beside = f"write {path}", unique_beside(path)
+        what, beside = f"write {path}", _unique_beside(path)
         for begin in range(0, max(len(content), 1), PIECE_BYTES):
             piece = content[begin : begin + PIECE_BYTES]
             await self._write(what, beside, begin, piece, len(content))
@@ -122,7 +120,7 @@ class NodeFiles(ABC):
         With its sha256 as `digest` an interrupted upload is resumed.
         """
         what, size, begun = f"upload {path}", source.stat().st_size, 0
-        beside = unique_beside(path)
+        beside = _unique_beside(path)
         if digest is not None:
             folder, name = posixpath.split(path)
             # One name for one content, so that another attempt resumes it.
@@ -164,7 +162,7 @@ class NodeFiles(ABC):
         return done.exit != 0 or done.stdout.split()[:1] == [digest.encode()]
 
     async def mkdir(self, path: str) -> bool:
-        """Make one folder, atomically; return False where it existed already."""
+        """Make one folder, atomically; return False if it existed already."""
         expected = (errno.EEXIST,)
         return not (await self._ask(f"make {path}", "mkdir", path, expected=expected)).failed
 
@@ -173,7 +171,7 @@ class NodeFiles(ABC):
         await self._ask(f"make {path}", "makedirs", path)
 
     async def rename(self, source: str, destination: str) -> bool:
-        """Rename; return False where the destination is a folder that is not empty."""
+        """Rename; return False if the destination is a folder that is not empty."""
         what, full = f"rename {source} to {destination}", (errno.ENOTEMPTY, errno.EEXIST)
         answer = await self._ask(what, "rename", source, expected=full, to=destination)
         return not answer.failed
@@ -183,7 +181,7 @@ class NodeFiles(ABC):
         return not (await self._ask(f"look at {path}", "size", path, expected=ABSENT)).failed
 
     async def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no such folder."""
+        """Return the names in a folder, sorted; none if there is no such folder."""
         answer = await self._ask(f"list {path}", "listdir", path, expected=ABSENT)
         return [name.decode(errors="replace") for name in answer.content.split(b"\0") if name]
 
@@ -216,7 +214,6 @@ class NodeFiles(ABC):
             self._program = None
 
     async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
-        """Return a piece of a file; None where there is no file."""
         answer = await self._ask(
             f"read {path}", "read", path, expected=ABSENT, begin=begin, size=size
         )
@@ -252,7 +249,6 @@ class NodeFiles(ABC):
         raise await self._file_error(what, do, path, answer, need)
 
     async def _running(self) -> _Program:
-        """Return the program; start it if it does not run."""
         async with self._beginning, self.guard(f"begin {self._python}", FILE_TIMEOUT_S):
             if self._program is None or self._program.process.is_closing():
                 self._program = await self._begin()
@@ -260,9 +256,10 @@ class NodeFiles(ABC):
 
     async def _begin(self) -> _Program:
         process = await self.start([self._python, "-ISc", _RUN_FILES])
+        text = base64.b64encode(Path(file_program.__file__).read_bytes())
         try:
             with contextlib.suppress(BrokenPipeError):  # it has ended: `begun` raises why
-                process.stdin.write(base64.b64encode(_program_text()) + b"\n")
+                process.stdin.write(text + b"\n")
             await self.begun(process, self._python)
             try:
                 await self.begun(process, self._python, READY)
@@ -277,7 +274,6 @@ class NodeFiles(ABC):
     async def _file_error(
         self, what: str, do: str, path: str, answer: _Answer, need: int
     ) -> RemoteFailure | DiskFull:
-        """Return the error for a failed file operation."""
         if do in ("read", "listdir", "size"):
             return RemoteFailure.of(self, f"could not {what}: {answer.value}")
         full = answer.number in (errno.ENOSPC, errno.EDQUOT)
@@ -308,7 +304,6 @@ class _Answer:
 
     @property
     def failed(self) -> bool:
-        """Whether the operation failed, as expected."""
         return self.number is not None
 
 
@@ -342,11 +337,6 @@ class _Program:
         raise kind(f"the file program ended without an answer (exit {status}): {said[-500:]}")
 
 
-@cache
-def _program_text() -> bytes:
-    return Path(file_program.__file__).read_bytes()
-
-
 async def _together(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return all answers. The first error cancels the other requests."""
     try:
@@ -357,8 +347,7 @@ async def _together(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def unique_beside(path: str) -> str:
-    """Return a unique name in the folder of a file, for content that is renamed to it."""
+def _unique_beside(path: str) -> str:
     folder, name = posixpath.split(path)
     return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
 

@@ -38,7 +38,6 @@ class _Input:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
         if self._process.is_closing():
             raise BrokenPipeError("the command has ended")
         for begin in range(0, len(data), PIECE_BYTES):
@@ -50,14 +49,13 @@ class _Input:
             self._pieces.put_nowait(bytes([CLOSE, STDIN]))
 
     async def send(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Send pieces until this is cancelled."""
         with contextlib.suppress(ConnectionError):  # the reader reports it
             while True:
                 await socket.send_bytes(await self._pieces.get())
 
 
 class PodProcess:
-    """A command in a pod; see `nightbench.gang.process.RemoteProcess`."""
+    """A command in a pod, with the interface of asyncssh's `SSHClientProcess`."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket

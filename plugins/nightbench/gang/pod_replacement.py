@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from nightbench.gang.errors import PodError, RemoteFailure
 from nightbench.gang.fanout import call_each, retry_unreachable
@@ -11,25 +12,19 @@ from nightbench.gang.pods import GangPods
 from nightbench.gang.progress import GangEvent, OnEvent
 
 
+@dataclass
 class PodReplacement:
     """The pods that a controller has opened; others in their places have to be opened first.
 
     `prepare` creates the pods that are missing, and prepares all nodes.
     """
 
-    def __init__(
-        self,
-        clients: Sequence[NodeClient],
-        pods: GangPods,
-        prepare: Callable[[], Awaitable[None]],
-        on_event: OnEvent,
-    ) -> None:
-        self._clients = clients
-        self._pods = pods
-        self._prepare = prepare
-        self._on_event = on_event
-        self._opened: dict[str, str] = {}
-        """Node -> name of the pod in which the controller has claimed its epoch."""
+    clients: Sequence[NodeClient]
+    pods: GangPods
+    prepare: Callable[[], Awaitable[None]]
+    on_event: OnEvent
+    opened: dict[str, str] = field(default_factory=dict, init=False)
+    """Node -> name of the pod in which the controller has claimed its epoch."""
 
     async def open(self, lease_s: float) -> list[NodeClient]:
         """Open the pods of an earlier controller; return the nodes that have new ones.
@@ -37,9 +32,9 @@ class PodReplacement:
         Raises:
             NodeError: Kubernetes gives no pod, or it cannot be prepared.
         """
-        running = await self._pods.running()
+        running = await self.pods.running()
         closed = []
-        for client in self._clients:
+        for client in self.clients:
             try:
                 await retry_unreachable(client.open, lease_s)
             except (PodError, RemoteFailure):  # raised again where preparing does not help
@@ -47,15 +42,15 @@ class PodReplacement:
                 running.pop(client.name, None)
         # New pods count as lost until they replace the old ones: agents in pods that are left
         # do not know their addresses.
-        self._opened = running
+        self.opened = running
         if closed:
             self._report({client.name for client in closed})
-            await self._prepare()
+            await self.prepare()
         return closed
 
     async def lost(self) -> set[str]:
         """Return the nodes whose pod is lost, or is not the one that was opened."""
-        return self._changed(await self._pods.running())
+        return self._changed(await self.pods.running())
 
     async def replace(self, lost: Collection[str], epoch: int, repeat: int | None) -> set[str]:
         """Put a new pod in the place of each that is lost; return the nodes that have new ones.
@@ -71,22 +66,22 @@ class PodReplacement:
             await client.release(epoch)
 
         # Agents read their job once: those that are left start again and see the new address.
-        await call_each([each for each in self._clients if each.name not in lost], release)
-        await self._prepare()
+        await call_each([each for each in self.clients if each.name not in lost], release)
+        await self.prepare()
         # While it waited for machines, the gang may have given up its other pods, too.
-        running = await self._pods.running()
+        running = await self.pods.running()
         changed = self._changed(running)
-        for client in self._clients:
+        for client in self.clients:
             if client.name in changed:
                 client.forget()
                 await client.open()
                 await client.claim_epoch(epoch)
-        self._opened = running
+        self.opened = running
         return changed
 
     def _changed(self, running: Mapping[str, str]) -> set[str]:
-        names = {client.name for client in self._clients}
-        return {name for name in names if running.get(name, "") != self._opened.get(name)}
+        names = {client.name for client in self.clients}
+        return {name for name in names if running.get(name, "") != self.opened.get(name)}
 
     def _report(self, lost: Collection[str]) -> None:
-        self._on_event(GangEvent("pod", f"lost: {', '.join(sorted(lost))}; replaced"))
+        self.on_event(GangEvent("pod", f"lost: {', '.join(sorted(lost))}; replaced"))

@@ -46,14 +46,14 @@ class PodState:
     address: str | None
     """Its IP address."""
     group: str
-    """Its PodGroup, or its pod group in Kueue; empty where it has none."""
+    """Its PodGroup, or its pod group in Kueue; empty if it has none."""
     is_grouped: bool
     """The scheduler gives it a machine only with all pods of its PodGroup."""
     is_gated: bool
     """Kueue has not admitted it: it competes for no machine."""
     is_running: bool
     waits: str
-    """Why it does not run yet; empty where that is not known."""
+    """Why it does not run yet; empty if that is not known."""
     end: ReasonCode | None
     """Why it never runs, or runs no more; None while it may."""
     why: str

@@ -5,54 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
-from nightbench.core.model import KubernetesPolicy, ReasonCode, SlurmPolicy
+from nightbench.core.model import ReasonCode
 from nightbench.core.pod_manifests import JOB, NODE, job_label, label_value
-from nightbench.gang.conversation import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.errors import NodeUnreachable, PodError, RemoteFailure
 from nightbench.gang.kubernetes_api import (
-    ApiAccess,
     ApiRefused,
     ApiUnreachable,
     KubernetesApi,
+    PodTarget,
     acquire_api,
     release_api,
 )
 from nightbench.gang.node_files import BEGIN
-from nightbench.gang.pod_events import cause_of_loss
 from nightbench.gang.pod_process import PodProcess
 from nightbench.gang.pod_states import PodState, code_of_refusal, state_of
+from nightbench.gang.process import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.transport import Pool, Transport
-
-
-@dataclass(frozen=True)
-class PodTarget:
-    """How the pod of a node is reached."""
-
-    node: str
-    access: ApiAccess
-    policy: KubernetesPolicy = field(compare=False, repr=False)
-    python: str = field(compare=False)
-    """Python in the pod."""
-    shared: bool = field(default=False, compare=False)
-    """Several pods may run on one machine."""
-    job_id: str | None = None
-    """The job whose pod it is; None: a node of the cluster, which has no pod."""
-    slurm: SlurmPolicy | None = None
-
-    @property
-    def address(self) -> str:
-        """Namespace and node, for messages."""
-        return f"{self.policy.namespace}/{self.node}"
-
-    def of_job(self, job_id: str) -> PodTarget:
-        """Return how the pod of a job is reached."""
-        return replace(self, job_id=job_id or None)
-
-    def transport(self, pool: Pool) -> PodTransport:
-        """Return a transport that removes itself from `pool` when it is closed."""
-        return PodTransport(self, pool)
 
 
 @contextlib.contextmanager
@@ -129,7 +98,6 @@ class PodTransport(Transport):
         return NodeUnreachable.of(self, f"stream lost ({why}), could not {what}")
 
     async def _found(self) -> tuple[PodState, KubernetesApi]:
-        """Return the node's pod, which runs."""
         async with self._looking:
             if self._pod is None:
                 pod = await self._look()
@@ -143,7 +111,6 @@ class PodTransport(Transport):
             return self._pod, self._api
 
     async def _look(self) -> PodState | None:
-        """Return the newest pod of the node; None where there is none."""
         target = self._target
         if target.job_id is None:
             raise RemoteFailure.of(self, "its pods exist only while a case is measured")
@@ -165,3 +132,54 @@ class PodTransport(Transport):
         if self._api is not None:
             self._api = None
             await release_api(self._target.access)
+
+
+# --- why a pod was deleted, or does not start: its status does not say so ---------------------
+
+_BY_EVENT = {
+    "Preempted": ReasonCode.POD_PREEMPTED,
+    "Preempting": ReasonCode.POD_PREEMPTED,
+    "Evicted": ReasonCode.POD_EVICTED,
+    "TaintManagerEviction": ReasonCode.POD_EVICTED,
+    "NodeControllerEviction": ReasonCode.MACHINE_LOST,
+}
+_NOT_READY = "NodeNotReady"
+
+_EXPLAINED = (None, ReasonCode.POD_DELETED, ReasonCode.POD_EVICTED)
+"""Ends of which events may know more; None: the pod is gone."""
+
+
+async def cause_of_loss(
+    api: KubernetesApi, namespace: str, name: str, left: PodState | None
+) -> tuple[ReasonCode, str]:
+    """Return why a pod has ended, by its last state and its events; `left` is None if it is gone.
+
+    Raises:
+        ApiRefused: the server refuses it.
+        ApiUnreachable: the server does not answer.
+    """
+    code, why = (left.end, left.why) if left is not None else (None, "it is gone")
+    if code in _EXPLAINED:
+        events = await api.events(namespace, name)
+        known = [each for each in events if each["reason"] in (*_BY_EVENT, _NOT_READY)][-2:]
+        if known and known[-1]["reason"] != _NOT_READY:
+            code, why = _BY_EVENT[known[-1]["reason"]], _text(known[-1])
+            # Taints are an administrator's, or the controllers' on a machine that is away.
+            if code is ReasonCode.POD_EVICTED and known[0]["reason"] == _NOT_READY:
+                code = ReasonCode.MACHINE_LOST
+    return code or ReasonCode.POD_DELETED, f"{name}: {why}"
+
+
+async def last_event(api: KubernetesApi, namespace: str, name: str) -> str:
+    """Return the newest event of a pod; empty if there is none.
+
+    Raises:
+        ApiRefused: the server refuses it.
+        ApiUnreachable: the server does not answer.
+    """
+    events = await api.events(namespace, name)
+    return _text(events[-1]) if events else ""
+
+
+def _text(event: dict[str, str]) -> str:
+    return f"{event['reason']}: {event['message']}"

@@ -7,6 +7,7 @@ import dataclasses
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -26,10 +27,9 @@ from nightbench.core.pod_manifests import (
     pod_group,
 )
 from nightbench.gang.errors import GangError, NodeError, NodeUnreachable, PodError
-from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, opened_api
-from nightbench.gang.pod_events import cause_of_loss, last_event
+from nightbench.gang.kubernetes_api import ApiUnreachable, KubernetesApi, PodTarget, opened_api
 from nightbench.gang.pod_states import PodState, has_to_yield, state_of
-from nightbench.gang.pod_transport import PodTarget, node_errors
+from nightbench.gang.pod_transport import cause_of_loss, last_event, node_errors
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.transport import Target, shared_transport
 
@@ -50,13 +50,13 @@ WAIT_MARGIN_S = 600.0
 """A gang waits for its pods for `wait_s`; its own controller deletes them within so long."""
 
 _MARKED = "grep -lzs '^NIGHTBENCH_AGENT=' /proc/[0-9]*/environ"
-"""Lists processes of jobs; exit code 1 where there is none."""
+"""Lists processes of jobs; exit code 1 if there is none."""
 
 
 def pods_of(
     job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent = ignore
 ) -> GangPods | None:
-    """Return the pods of a job; None where its nodes are machines."""
+    """Return the pods of a job; None if its nodes are machines."""
     found = {node.name: targets.get(node.name) for node in job.nodes}
     pods = {name: each for name, each in found.items() if isinstance(each, PodTarget)}
     return GangPods(job, pods, on_event) if pods else None
@@ -71,16 +71,17 @@ async def delete_pods_of(
         await pods.delete_or_report()
 
 
+@dataclass
 class GangPods:
     """All pods of one job."""
 
-    def __init__(
-        self, job: JobSpec, targets: Mapping[str, PodTarget], on_event: OnEvent = ignore
-    ) -> None:
-        self._job = job
-        self._targets = targets
-        self._target = targets[job.nodes[0].name]
-        self._on_event = on_event
+    job: JobSpec
+    targets: Mapping[str, PodTarget]
+    on_event: OnEvent = ignore
+
+    @property
+    def _target(self) -> PodTarget:
+        return self.targets[self.job.nodes[0].name]
 
     async def create(self) -> JobSpec:
         """Create the pods that are missing, and wait until all run.
@@ -97,9 +98,9 @@ class GangPods:
             running = await self._await_all(api)
         nodes = [
             dataclasses.replace(node, data_address=running[node.name].address)
-            for node in self._job.nodes
+            for node in self.job.nodes
         ]
-        return dataclasses.replace(self._job, nodes=tuple(nodes))
+        return dataclasses.replace(self.job, nodes=tuple(nodes))
 
     @asynccontextmanager
     async def deleted_on_error(self) -> AsyncIterator[None]:
@@ -123,20 +124,20 @@ class GangPods:
         version = await self._pod_groups(api)
         while True:
             everyone = await self._all(api, {NAME: APP})
-            mine = [each for each in everyone if each.job_id == self._job.job_id]
+            mine = [each for each in everyone if each.job_id == self.job.job_id]
             known = {each.name for each in mine if each.end} if known is None else known
             for each in mine:
                 if each.end is not None and each.name not in known and rival is None:
                     raise await self._lost(api, each.node, each.name, each)
             if gone := sorted(created - {each.name for each in mine}):
-                raise await self._lost(api, self._job.nodes[0].name, gone[0], None)
+                raise await self._lost(api, self.job.nodes[0].name, gone[0], None)
             alive = {each.node: each for each in mine if each.end is None}
             waiting = [each for each in alive.values() if not each.is_running]
-            if len(alive) == len(self._job.nodes) and not waiting:
+            if len(alive) == len(self.job.nodes) and not waiting:
                 return alive
             if clock() - began_s > policy.wait_s:
                 raise await self._start_timeout(api, waiting, rival, policy.wait_s)
-            if rival is not None and _has_waiting_pod(everyone, rival):
+            if any(each.competes for each in everyone if each.job_id == rival):
                 await asyncio.sleep(POLL_S)
                 continue
             rival = has_to_yield(list(alive.values()), everyone, pinned=policy.pinned)
@@ -148,10 +149,10 @@ class GangPods:
                 continue
             created |= await self._create_missing(api, alive)
             group = next((each.group for each in alive.values()), None)
-            if version is not None and len(alive) == len(self._job.nodes) and group != grouped:
+            if version is not None and len(alive) == len(self.job.nodes) and group != grouped:
                 uids = {each.name: each.uid for each in alive.values()}
-                manifest = pod_group(self._job, policy, str(group), version, uids)
-                await self._answer(partial(api.create_pod_group, manifest))
+                manifest = pod_group(self.job, policy, str(group), version, uids)
+                await self._answer(partial(api.create, "podgroups", manifest))
                 grouped = group
             waits = "; ".join(f"{each.node}: {each.waits}" for each in waiting if each.waits)
             if waits and waits != said:
@@ -161,7 +162,7 @@ class GangPods:
 
     async def _pod_groups(self, api: KubernetesApi) -> str | None:
         """Return the version of the API of PodGroups; None if the pods are no PodGroup."""
-        if not self._target.policy.pod_groups or len(self._job.nodes) == 1:
+        if not self._target.policy.pod_groups or len(self.job.nodes) == 1:
             return None
         version = await self._answer(api.pod_groups)
         if version is None:
@@ -169,19 +170,18 @@ class GangPods:
         return version
 
     async def _create_missing(self, api: KubernetesApi, alive: Mapping[str, PodState]) -> set[str]:
-        """Create a pod for each node that has none; return their names."""
         policy, created = self._target.policy, set()
         # A successor of the same name would pass for the lost pod.
         serial = secrets.token_hex(3)
         # A group that has no pods left has ended.
-        new = f"nb-{job_label(self._job.job_id)}-{serial}"
+        new = f"nb-{job_label(self.job.job_id)}-{serial}"
         group = next((each.group for each in alive.values()), new)
         # All gangs create in one order, the same in which they lock nodes.
-        for node in sorted(self._job.nodes, key=lambda node: node.name):
+        for node in sorted(self.job.nodes, key=lambda node: node.name):
             if node.name in alive:
                 continue
-            manifest = pod(self._job, node, policy, serial, group, shared=self._target.shared)
-            await self._answer(partial(api.create_pod, manifest), node.name)
+            manifest = pod(self.job, node, policy, serial, group, shared=self._target.shared)
+            await self._answer(partial(api.create, "pods", manifest), node.name)
             created.add(manifest["metadata"]["name"])
             self._report(f"pod {manifest['metadata']['name']} created", node.name)
         return created
@@ -192,12 +192,11 @@ class GangPods:
         """Return the error for a pod that has ended; `left` is None if it is gone."""
         ask = partial(cause_of_loss, api, self._target.policy.namespace, name, left)
         code, why = await self._answer(ask, node)
-        return PodError.of_code(self._targets[node], why, code)
+        return PodError.of_code(self.targets[node], why, code)
 
     async def _start_timeout(
         self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
     ) -> PodError:
-        """Return the error for pods that do not all run in time."""
         expected = f"{wait_s:g} s"
         if not waiting:
             why = f"{rival} waits for machines, too"
@@ -209,7 +208,7 @@ class GangPods:
         )
         said = first.waits if code is ReasonCode.POD_UNSCHEDULABLE else ""
         why = said or "; ".join(filter(None, (first.waits, event))) or "no scheduler answered"
-        return PodError.of_code(self._targets[first.node], why, code, expected)
+        return PodError.of_code(self.targets[first.node], why, code, expected)
 
     async def running(self) -> dict[str, str]:
         """Return node -> name of its pod, for the nodes that have one that runs.
@@ -218,7 +217,7 @@ class GangPods:
             NodeUnreachable: the API server does not answer.
         """
         async with opened_api(self._target.access) as api:
-            found = await self._all(api, {JOB: job_label(self._job.job_id)})
+            found = await self._all(api, {JOB: job_label(self.job.job_id)})
         return {pod.node: pod.name for pod in found if pod.is_running}
 
     async def delete(self) -> None:
@@ -229,7 +228,7 @@ class GangPods:
             NodeUnreachable: the API server does not answer, or a pod does not end.
         """
         async with opened_api(self._target.access) as api:
-            await self._delete(api, await self._all(api, {JOB: job_label(self._job.job_id)}))
+            await self._delete(api, await self._all(api, {JOB: job_label(self.job.job_id)}))
 
     async def delete_or_report(self) -> None:
         """Delete all pods of the job; an error of that is an event."""
@@ -240,7 +239,7 @@ class GangPods:
 
     async def _delete(self, api: KubernetesApi, pods: Iterable[PodState]) -> None:
         names = [each.name for each in pods]
-        await self._answer(partial(delete_pods, api, self._target.policy.namespace, names))
+        await self._answer(partial(_delete_pods, api, self._target.policy.namespace, names))
 
     async def _all(self, api: KubernetesApi, labels: Mapping[str, str]) -> list[PodState]:
         found = await self._answer(partial(api.pods, self._target.policy.namespace, labels))
@@ -251,7 +250,7 @@ class GangPods:
         clock = asyncio.get_running_loop().time
         until_s = clock() + AWAY_S
         while True:
-            with node_errors(self._targets[node] if node else self._target):
+            with node_errors(self.targets[node] if node else self._target):
                 try:
                     return await ask()
                 except ApiUnreachable:
@@ -260,22 +259,11 @@ class GangPods:
             await asyncio.sleep(POLL_S)
 
     def _report(self, message: str, node: str | None = None) -> None:
-        self._on_event(GangEvent("pod", message, node))
+        self.on_event(GangEvent("pod", message, node))
 
 
-def _has_waiting_pod(pods: Iterable[PodState], job_id: str) -> bool:
-    """Return whether a pod of the job has no machine yet."""
-    return any(each.competes for each in pods if each.job_id == job_id)
-
-
-async def delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> None:
-    """Delete pods, and wait until they are gone.
-
-    Raises:
-        ApiRefused: the server refuses it.
-        ApiUnreachable: the server does not answer.
-        TimeoutError: one does not end.
-    """
+async def _delete_pods(api: KubernetesApi, namespace: str, names: list[str]) -> None:
+    """Delete pods, and wait until they are gone; raise TimeoutError if one does not end."""
     for name in names:
         await api.delete_pod(namespace, name)
     clock = asyncio.get_running_loop().time
@@ -315,7 +303,7 @@ async def delete_run(target: PodTarget, run_id: str, left_to_controller_s: float
         await asyncio.sleep(POLL_S)
     with node_errors(target):
         async with opened_api(target.access) as api:
-            await delete_pods(api, target.policy.namespace, [each.name for each in left])
+            await _delete_pods(api, target.policy.namespace, [each.name for each in left])
 
 
 async def remove_orphans(targets: Mapping[str, PodTarget]) -> dict[str, list[str]]:
@@ -336,7 +324,7 @@ async def remove_orphans(targets: Mapping[str, PodTarget]) -> dict[str, list[str
             for each in map(state_of, await api.pods(namespace, {NAME: APP})):
                 if each.node in targets and await _is_orphan(each, targets[each.node]):
                     removed[each.node].append(each.name)
-            await delete_pods(api, namespace, [name for one in removed.values() for name in one])
+            await _delete_pods(api, namespace, [name for one in removed.values() for name in one])
     return removed
 
 

@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, Node
-from nightbench.gang.conversation import Conversation, as_document
-from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
+from nightbench.core.model import Cluster, KubernetesPolicy, Node, Reason
+from nightbench.core.pod_manifests import rules
+from nightbench.gang.errors import GangError, NodeError, RemoteFailure, reason_of
+from nightbench.gang.kubernetes_api import KubernetesApi, PodTarget, opened_api
 from nightbench.gang.node_access import Agent, connections, repeated_option
-from nightbench.gang.pod_preflight import pod_preflight
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.pod_transport import node_errors
+from nightbench.gang.process import as_document
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_agent
-from nightbench.gang.transport import Target, Transport
+from nightbench.gang.transport import Conversation, Target, Transport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.node_preflight import ALL_REDUCE_GPUS, all_reduce
 from nightbench.spool import utc_now
@@ -65,7 +66,7 @@ async def preflight(
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
-        the network. It is None where fewer than two nodes are free, Slurm has them, or they are
+        the network. It is None if fewer than two nodes are free, Slurm has them, or they are
         pods.
     """
     pods = {name: each for name, each in targets.items() if isinstance(each, PodTarget)}
@@ -102,7 +103,6 @@ async def _examine(
     sweep: bool,
     on_event: OnEvent,
 ) -> tuple[NodePreflight, Agent | None]:
-    """Examine one node; return the result and its agent, None without one."""
     seen = NodePreflight(node.name, transport.address, utc_now(), reachable=False)
     agent = None
     try:
@@ -134,6 +134,65 @@ def _control_options(cluster: Cluster, agent: Agent) -> list[str]:
     return ["--controls", cluster.device_kind, *repeated_option("--prefix", prefixes)]
 
 
+# --- nodes that are pods: what the API server says before there is a pod ----------------------
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+async def pod_preflight(cluster: Cluster, targets: Mapping[str, PodTarget]) -> list[NodePreflight]:
+    """Examine rights, quota and version once, as the preflight of each node of a cluster."""
+    first = targets[cluster.nodes[0].name]
+    document: dict[str, Any] | None = None
+    reason: Reason | None = None
+    try:
+        with node_errors(first):
+            async with opened_api(first.access) as api:
+                document = await _examine_api(api, first.policy)
+    except GangError as error:
+        reason = reason_of(error)
+    return [
+        NodePreflight(
+            node.name,
+            targets[node.name].address,
+            utc_now(),
+            reachable=document is not None,
+            problem=reason and dataclasses.replace(reason, node=node.name),
+            api=document,
+        )
+        for node in cluster.nodes
+    ]
+
+
+async def _examine_api(api: KubernetesApi, policy: KubernetesPolicy) -> dict[str, Any]:
+    """Return version, denied rights, the namespace's quotas, and whether PodGroups are missing."""
+    namespace = policy.namespace
+    version = await api.request("GET", "/version")
+    denied = []
+    for group, resource, verbs in rules(policy):
+        name, _, subresource = resource.partition("/")
+        for verb in verbs:
+            asked = {"namespace": namespace, "verb": verb, "group": group, "resource": name}
+            spec = {"resourceAttributes": {**asked, "subresource": subresource}}
+            kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+            answer = await api.request("POST", REVIEWS, body={**kind, "spec": spec})
+            if not answer["status"]["allowed"]:
+                denied.append(f"{verb} {resource}")
+    quotas = []
+    if "list resourcequotas" not in denied:
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        for quota in (await api.request("GET", path))["items"]:
+            status = quota.get("status") or {}
+            quotas.append(
+                {
+                    "name": quota["metadata"]["name"],
+                    "hard": status.get("hard") or {},
+                    "used": status.get("used") or {},
+                }
+            )
+    found = {"version": version["gitVersion"], "denied": denied, "quotas": quotas}
+    return {**found, "no_pod_groups": policy.pod_groups and await api.pod_groups() is None}
+
+
 # --- between nodes ------------------------------------------------------------------------
 
 
@@ -160,9 +219,7 @@ async def _between_gpus(
         if node.devices:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(node.devices)
         env = [f"{k}={v}" for k, v in {**own, **cluster.env, **node.env}.items()]
-        words = ["--controls", cluster.device_kind, *agent.where[:2], "--bytes", str(GPUS_BYTES)]
-        prefixes = [f"{line}={prefix}" for line, prefix in agent.policy.paths.items()]
-        words += repeated_option("--prefix", prefixes)
+        words = [*_control_options(cluster, agent), *agent.where[:2], "--bytes", str(GPUS_BYTES)]
         return ["env", *env, *_over_tcp(node, agent), *words]
 
     answers = await _answers(agents, command, GPUS_TIMEOUT_S)
@@ -181,7 +238,6 @@ async def _answers(
     command: Callable[[Node, Agent], list[str]],
     limit_s: float,
 ) -> list[dict[str, Any]] | str:
-    """Return the answers of all ranks, or why there are none."""
     try:
         async with asyncio.timeout(limit_s):
             return await _ring(agents, command, limit_s)

@@ -1,7 +1,7 @@
 """Events and progress.json, reported while a gang is prepared and measured."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nightbench.core.model import JobSpec
@@ -13,12 +13,12 @@ class GangEvent:
     """An event of a gang, as one line of a log."""
 
     kind: str
-    """connect, ship, provision, epoch, agent, sweep, waiting, repeat, lost, back, paused,
+    """ship, provision, pod, batch, epoch, agent, sweep, waiting, repeat, lost, back, paused,
     outcome or cancel."""
     message: str
     node: str | None = None
-    repeat: int | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    epoch: int | None = None
+    """The epoch that this controller has claimed, of an event `epoch`."""
 
     def __str__(self) -> str:
         return f"{self.node}: {self.message}" if self.node else self.message

@@ -8,27 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nightbench.core.model import JobSpec, reasons_from_json
+from nightbench.core.model import Cluster, JobSpec, reasons_from_json
+from nightbench.core.model.catalog import MACHINES
 from nightbench.gang.errors import (
     Cancelled,
     EnvironmentUnavailable,
     GangError,
+    MachinesDiffer,
     RemoteFailure,
 )
 from nightbench.gang.installable_versions import source_options
-from nightbench.gang.machines import refuse_other_machines, refuse_without_wheels
 from nightbench.gang.node_access import Agent, connections, on_all, repeated_option
 from nightbench.gang.pods import delete_pods_of, pods_of
 from nightbench.gang.process import OnLine
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, ship, ship_agent
 from nightbench.gang.transport import Target, Transport
-from nightbench.gang.wheels import (
-    Wheel,
-    choose_wheels,
-    line_of,
-    packages_of,
-)
+from nightbench.gang.wheels import Wheel, choose_wheels, line_of, packages_of
 from nightbench.spool import CaseStore
 
 OUTCOME_POLL_S = 1.0
@@ -111,7 +107,7 @@ async def _prepare_nodes(
     job: JobSpec, targets: Mapping[str, Target], shipment: Shipment, on_event: OnEvent
 ) -> None:
     async with connections(job.nodes, targets, job.job_id) as transports:
-        await refuse_other_machines(job, transports)
+        await _refuse_other_machines(job, transports)
         found = await _environments(job, transports, shipment, on_event)
         await on_all(
             _write_job(job, node.name, found[node.name], transports[node.name])
@@ -122,13 +118,13 @@ async def _prepare_nodes(
 async def build_environment(
     job: JobSpec, targets: Mapping[str, Target], shipment: Shipment
 ) -> None:
-    """Build the environment of a job on all its nodes, where `prepare` finds it.
+    """Build the environment of a job on all its nodes, so that `prepare` finds it.
 
     Raises:
         NodeError: the first node that failed, after all have been tried.
     """
     async with connections(job.nodes, targets, job.job_id) as transports:
-        await refuse_other_machines(job, transports)
+        await _refuse_other_machines(job, transports)
         await _environments(job, transports, shipment, ignore)
 
 
@@ -139,7 +135,7 @@ class _Environment:
     agent: Agent
     interpreter: str
     python: str | None
-    """Its series; None where the node builds no environment."""
+    """Its series; None if the node builds no environment."""
     pythons: tuple[str, ...]
     """Series of the lock that run on the node, the newest first."""
 
@@ -152,7 +148,7 @@ async def _environments(
 ) -> dict[str, _Environment]:
     """Build or find the environment on all nodes of a gang, with one Python on all of them.
 
-    Each node takes its newest. Where they differ, all take the newest that each of them has, else
+    Each node takes its newest. If they differ, all take the newest that each of them has, else
     one that uv downloads on those without it.
     """
 
@@ -187,18 +183,17 @@ async def _environment_on(
     on_event: OnEvent,
     python: str | None = None,
 ) -> _Environment:
-    """Ship what a job's environment needs; build or find it, with a series of Python if given."""
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
-    locked, builds = None, _builds_environment(job, shipment)
+    locked, builds = None, build.source not in ("path", "image")
+    if builds:  # a line without Pythons has no environment
+        builds = bool(line_of(shipment.benchmarks, build.line, build.variant)[0])
     if builds:
-        await refuse_without_wheels(transport, job, shipment.benchmarks)
-    if builds and shipment.wheelhouse is not None:
-        choice = transport, job, shipment, shipment.wheelhouse, python
-        python, locked = await _wheels_to_ship(*choice)
+        await _refuse_without_wheels(transport, job, shipment.benchmarks)
+        python, locked = await _wheels_to_ship(transport, job, shipment, python)
     policy = job.environments
     shipped = await ship(transport, policy, shipment, on_event, wheel, locked, with_uv=builds)
-    return await provision(job, shipped, on_event, python)
+    return await _provision(job, shipped, on_event, python)
 
 
 async def _write_job(
@@ -212,26 +207,15 @@ async def _write_job(
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
 
 
-def _builds_environment(job: JobSpec, shipment: Shipment) -> bool:
-    """Tell whether nodes build the job's environment: no prefix, no image, a line that has one."""
-    build = job.build
-    if build.source in ("path", "image"):
-        return False
-    pythons, *_ = line_of(shipment.benchmarks, build.line, build.variant)
-    return bool(pythons)
-
-
 async def _wheels_to_ship(
-    transport: Transport,
-    job: JobSpec,
-    shipment: Shipment,
-    wheelhouse: Path,
-    python: str | None,
-) -> tuple[str, list[Wheel]]:
+    transport: Transport, job: JobSpec, shipment: Shipment, python: str | None
+) -> tuple[str | None, list[Wheel] | None]:
     """Return a Python and the wheels that the controller has to ship to a node without an index.
 
     It is the newest on the node for which the wheelhouse is complete, unless `python` is given.
     """
+    if shipment.wheelhouse is None:
+        return python, None
     build = job.build
     supported, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     version = build.version if build.source == "index" else None
@@ -247,22 +231,19 @@ async def _wheels_to_ship(
     problems = []
     for series in candidates:
         try:
-            choice = wheelhouse, packages, series, machine
+            choice = shipment.wheelhouse, packages, series, machine
             return series, await asyncio.to_thread(choose_wheels, *choice)
         except GangError as error:
             problems.append(error)
     raise EnvironmentUnavailable.of(transport, str(problems[0])) from problems[0]
 
 
-async def provision(
-    job: JobSpec, shipped: Shipped, on_event: OnEvent, python: str | None = None
+async def _provision(
+    job: JobSpec, shipped: Shipped, on_event: OnEvent, python: str | None
 ) -> _Environment:
     """Return the interpreter of the job's framework on a node, building the environment if absent.
 
     `python` is the series of the environment; the newest that the node has if it is not given.
-
-    Raises:
-        EnvironmentUnavailable: it cannot be built there; the message says how to get it.
     """
     build, transport = job.build, shipped.agent.transport
     # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that a
@@ -291,7 +272,7 @@ async def provision(
     if "python" not in answer:
         raise RemoteFailure.of(transport, f"provision answered {answer}")
     if answer.get("built"):
-        on_event(GangEvent("provision", done, transport.node, data=answer))
+        on_event(GangEvent("provision", done, transport.node))
     series, here = answer.get("series"), tuple(answer.get("pythons", ()))
     return _Environment(shipped.agent, str(answer["python"]), series, here)
 
@@ -303,7 +284,6 @@ async def _ask(
     words: Sequence[str],
     on_stderr: OnLine | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of a verb that finds or makes the environment of the job's line."""
     agent, line = shipped.agent, job.build.line
     mark = agent.mark(job.job_id)
     answer = await agent.call(verb, *words, env=mark, on_stderr=on_stderr, timeout_s=None)
@@ -339,3 +319,50 @@ def _image_options(job: JobSpec, shipped: Shipped) -> list[str]:
     words += ["--engine", policy.engine, "--interpreter", policy.image_python]
     words += [f"--option={option}" for option in policy.engine_options]
     return [*words, *(f"--mount={folder}" for folder in policy.mounts)]
+
+
+# --- CPU architectures: a gang needs one, and its environment wheels for it -------------------
+
+
+async def machines_of_nodes(cluster: Cluster, targets: Mapping[str, Target]) -> dict[str, str]:
+    """Return the CPU architecture of each node, as the node prints it.
+
+    Raises:
+        NodeError: a node does not answer.
+    """
+    async with connections(cluster.nodes, targets) as transports:
+        found = await on_all(transport.machine() for transport in transports.values())
+    return dict(zip(transports, found, strict=True))
+
+
+async def _refuse_other_machines(job: JobSpec, transports: Mapping[str, Transport]) -> None:
+    # Reaches all nodes of the gang.
+    found = await on_all(transports[node.name].machine() for node in job.nodes)
+    for node, machine in zip(job.nodes, found, strict=True):
+        if node.machine not in (None, machine):
+            raise MachinesDiffer.of(
+                transports[node.name],
+                f"found {machine}; the file of cluster {job.cluster} states `machine: "
+                f"{node.machine}`: correct the file",
+            )
+        if machine != found[0]:
+            raise MachinesDiffer.of(
+                transports[node.name],
+                f"found {machine}, but {job.nodes[0].name} is {found[0]}: a gang needs nodes of "
+                "one CPU architecture. Set `machine` for all nodes in the file of cluster "
+                f"{job.cluster}; each gang is then placed on nodes of one architecture",
+            )
+
+
+async def _refuse_without_wheels(transport: Transport, job: JobSpec, benchmarks: Path) -> None:
+    build, machine = job.build, await transport.machine()
+    text = (benchmarks / "frameworks" / build.line / "framework.json").read_text(encoding="utf-8")
+    able = json.loads(text)["variants"][build.variant].get("machines", MACHINES)
+    if machine not in able:
+        raise EnvironmentUnavailable.of(
+            transport,
+            f"{build.line} is unavailable: its lock for {build.variant} has wheels for "
+            f"{', '.join(able)}, but the node is {machine}. Prepare an environment on the node "
+            "(`environments.paths`) or an image (`environments.images`), or run the case on "
+            "other nodes",
+        )

@@ -22,7 +22,6 @@ from nightbench.gang.decisions import (
 from nightbench.gang.errors import DeadlinePassed, NodeError, PodError, faults_of
 from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
 from nightbench.gang.gang_context import AgentSupervisor, GangContext
-from nightbench.gang.node_access import more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent
 from nightbench.gang.repeat_status import RepeatEnd, repeat_end
@@ -100,9 +99,7 @@ class RepeatController:
             failed = RepeatEnd("failed", (error.reason,), (), None, None)
             return await self._record(failed, {}, started_at)
         if not claimed:
-            gang.on_event(
-                GangEvent("repeat", "claimed by an earlier controller: resumed", None, self.number)
-            )
+            self._report("claimed by an earlier controller: resumed")
         clocks = asyncio.create_task(self._measure_clocks())
         try:
             reasons = await self._drive(clocks, resumed)
@@ -126,7 +123,6 @@ class RepeatController:
         return outcome
 
     async def _has_begun_without(self, lost: Collection[str]) -> bool:
-        """Return whether an earlier controller began the repeat, and has lost a pod of it."""
         left = [client for client in self.gang.clients if client.name not in lost]
         if not lost:
             return False
@@ -149,7 +145,8 @@ class RepeatController:
         while True:
             views = [client.view for client in gang.clients]
             now = gang.clock()
-            await self._prepare_where_needed(views)
+            new = {view.node for view in views if view.state is None and view.last_error is None}
+            await self._send("prepare", {}, only=new)
             if timing.started_s is None and any(view.state in LAUNCHED for view in views):
                 timing = Timing(timing.prepared_s, now, timing.aborted_s)
             decision = decide(views, trainers, timing, job.limits, now, foreign_wait_s)
@@ -168,9 +165,7 @@ class RepeatController:
                 self._in_background(self._restart_dead_agents())
                 timing = Timing(timing.prepared_s, timing.started_s, now)
                 self._record_faults(views)
-                gang.on_event(
-                    GangEvent("repeat", f"aborted: {sentences(reasons)}", None, self.number)
-                )
+                self._report(f"aborted: {sentences(reasons)}")
             if timing.aborted_s is not None:
                 await self._send("abort", {"reasons": reasons_to_json(reasons)})
             launched = timing.started_s is not None and timing.aborted_s is None
@@ -189,35 +184,28 @@ class RepeatController:
         phases = {p.phase for v in views for p in v.processes.values() if p.exit_code is None}
         return not phases or bool(phases - {"finish"})
 
-    async def _prepare_where_needed(self, views: list[NodeView]) -> None:
-        """Send `prepare` to nodes that have no state of the repeat."""
-        new = {view.node for view in views if view.state is None and view.last_error is None}
-        await self._send("prepare", {}, only=new)
-
     async def _send_start_signal(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
-        """Send every node the ports of all nodes, once the clocks are measured."""
         ports = {name: port for view in views for name, port in view.ports.items()}
         await clocks
         if not self._commands.was_sent("go"):
-            self.gang.on_event(GangEvent("repeat", "go", None, self.number, data={"ports": ports}))
+            self._report("go")
         await self._send("go", {"ports": ports})
 
     async def _measure_clocks(self) -> None:
         there = self._answering(self.gang.clients)
         for node, offset in (await call_each(there, NodeClient.clock_offset)).items():
-            best = more_precise(self._clocks.get(node), offset)
-            if best is not None:
-                self._clocks[node] = best
+            known = self._clocks.get(node, offset)
+            self._clocks[node] = min(known, offset, key=lambda each: each.error_s)
 
     def _restart_agents(self, nodes: tuple[str, ...]) -> None:
-        """Start agents where the last one may have died; a new one writes that into the result."""
+        """Start agents if the last one may have died; a new one writes that into the result."""
         now = self.gang.clock()
         for client in self.gang.clients:
             last_s = self._started_s.get(client.name, float("-inf"))
             if client.name in nodes and now - last_s >= HEARTBEAT_S:
                 self._started_s[client.name] = now
                 # In the background: the other nodes do not wait for this one.
-                self._in_background(self._agents.restart(client, self.number))
+                self._in_background(self._agents.restart(client))
 
     async def _restart_dead_agents(self) -> None:
         """Restart agents that have died: ranks of other nodes may fail before that is noticed."""
@@ -247,7 +235,6 @@ class RepeatController:
         )
 
     def _record_faults(self, views: list[NodeView]) -> None:
-        """Record faults of nodes as such: reboots and missing answers."""
         lease_s, now = self.gang.job.limits.lease_s, self.gang.clock()
         for view in views:
             if view.rebooted:
@@ -360,9 +347,11 @@ class RepeatController:
             throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)
         await self.gang.raise_if_superseded()
         await asyncio.to_thread(self.gang.store.save_repeat, self.number, record)
-        message = f"{end.status}: {sentences(end.reasons)}" if end.reasons else end.status
-        self.gang.on_event(GangEvent("repeat", message, None, self.number, data=record))
+        self._report(f"{end.status}: {sentences(end.reasons)}" if end.reasons else end.status)
         return RepeatOutcome.from_record(self.number, record, throughput)
+
+    def _report(self, message: str) -> None:
+        self.gang.on_event(GangEvent("repeat", message))
 
     async def _write_progress(self, state: str, timing: Timing, message: str = "") -> None:
         gang = self.gang
@@ -371,6 +360,5 @@ class RepeatController:
 
 
 def _foreign_work(views: list[NodeView]) -> str:
-    """Return a message about foreign work that nodes wait for; empty if there is none."""
     found = sentences(r for view in views if view.state == PREPARING for r in view.reasons)
     return f"waiting for foreign work to end: {found}" if found else ""

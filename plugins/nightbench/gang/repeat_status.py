@@ -35,7 +35,7 @@ class RepeatEnd:
     """ok, disturbed, aborted or failed."""
     reasons: tuple[Reason, ...]
     deaths: tuple[Reason, ...]
-    """Reasons of agents and nodes: faults of their nodes where the repeat failed."""
+    """Reasons of agents and nodes: faults of their nodes if the repeat failed."""
     log_tail: str | None
     """Stacks of hung processes and the log's end, of the first failed node that has some; and of
     other nodes' hung processes."""
@@ -82,7 +82,7 @@ def repeat_end(
     Args:
         nodes: of the gang, lead first.
         results: of the nodes that gave one; an agent that was started again says that one died.
-        reasons: why the controller ended the repeat; empty where it did not.
+        reasons: why the controller ended the repeat; empty if it did not.
         clocks: offsets of the nodes' clocks, which show whose process failed first.
         rebooted: nodes that were seen to have rebooted.
         died: nodes whose agent was seen to have died.
@@ -116,7 +116,6 @@ def repeat_end(
 def _agent_deaths(
     nodes: Sequence[str], results: Results, rebooted: Collection[str], died: Collection[str]
 ) -> list[Reason]:
-    """Return a reason for each node that has rebooted or whose agent has died."""
     found = []
     for node in nodes:
         death = Reason(ReasonCode.AGENT_DIED, node)

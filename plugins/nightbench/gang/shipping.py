@@ -47,7 +47,7 @@ class Shipment:
     benchmarks: Path
     """The `benchmarks/` folder."""
     uv: Path | None = None
-    """This machine's uv binary, for nodes of its architecture; None where they have their own."""
+    """This machine's uv binary, for nodes of its architecture; None if they have their own."""
     uv_version: str = ""
     wheelhouse: Path | None = None
     """Folder of wheels for nodes without an index."""
@@ -91,7 +91,7 @@ class Shipped:
     uv: str | None
     wheel: str | None
     wheelhouse: tuple[str, ...] | None
-    """Folders with a wheel each; None where the node has an index."""
+    """Folders with a wheel each; None if the node has an index."""
 
 
 def pack(benchmarks: Path, project: Path | None = None) -> bytes:
@@ -207,15 +207,15 @@ async def _put(
     path: str,
     mode: int,
     on_event: OnEvent,
-    digest: str | None = None,
+    digest: str,
 ) -> None:
-    """Upload a file unless it is there; with its sha256 an interrupted upload is resumed."""
+    """Upload a file unless it is there; an interrupted upload is resumed."""
     if await transport.exists(path):
         return
     size = source.stat().st_size
     await transport.make_folders(posixpath.dirname(path))
     claim = f"{path}.uploading"
-    claimed = digest is not None and size > CLAIM_BYTES
+    claimed = size > CLAIM_BYTES
     if claimed and not await transport.mkdir(claim):
         said = f"{source.name}: waiting: another node or run is uploading it"
         on_event(GangEvent("ship", said, transport.node))

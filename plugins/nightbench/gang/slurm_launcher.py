@@ -47,7 +47,7 @@ ENVIRONMENT = "HOME,USER,LOGNAME,PATH,LANG"
 def launcher_of(
     job: JobSpec, targets: Mapping[str, Target], on_event: OnEvent
 ) -> SlurmLauncher | None:
-    """Return the launcher of a gang; None where each agent is started over SSH."""
+    """Return the launcher of a gang; None if each agent is started over SSH."""
     policy = targets[job.nodes[0].name].slurm if job.nodes[0].name in targets else None
     return SlurmLauncher(job, policy, on_event) if policy is not None else None
 
@@ -70,7 +70,7 @@ class SlurmLauncher:
         self._policy = policy
         self._on_event = on_event
         self._clock = clock
-        self._name = job_name(job.job_id)
+        self._name = _job_name(job.job_id)
         self._busy = asyncio.Lock()
         self._known: SlurmJob | None = None
         self._asked_s: float | None = None
@@ -80,10 +80,10 @@ class SlurmLauncher:
         """Jobs whose end was reported."""
         self._end: Reason | None = None
         self.waits: str | None = None
-        """Why the agents have not begun, as a sentence; None where nothing is waited for."""
+        """Why the agents have not begun, as a sentence; None if nothing is waited for."""
 
     async def start(self, transport: Transport) -> bool:
-        """Submit the job; return False where it runs already, or waits for its nodes.
+        """Submit the job; return False if it runs already, or waits for its nodes.
 
         Raises:
             NodeError: for now it cannot be started.
@@ -101,7 +101,7 @@ class SlurmLauncher:
             return await self._submit(transport)
 
     async def is_running(self, transport: Transport) -> bool:
-        """Return whether the job runs; what was known last where Slurm does not answer."""
+        """Return whether the job runs; what was known last if Slurm does not answer."""
         async with self._busy:
             try:
                 found = await self._ask(transport)
@@ -126,7 +126,7 @@ class SlurmLauncher:
         return end
 
     async def end(self, transport: Transport) -> None:
-        """Cancel the job where it is left in the queue, and wait for its end."""
+        """Cancel the job if it is left in the queue, and wait for its end."""
         for job in await _queue(transport, self._name):
             if job.is_active:
                 await transport.write_atomic(await self._ended_path(transport, job.number), b"")
@@ -164,7 +164,7 @@ class SlurmLauncher:
         self._known, self._asked_s = found, now
         if found is not None and not found.is_active and found.number not in self._reported:
             self._reported.add(found.number)
-            self._on_event(GangEvent("batch", str(found), data={"job": found.number}))
+            self._on_event(GangEvent("batch", str(found)))
             if found.state != "COMPLETED":
                 why = f"{found.state} {found.why}".strip()
                 subject = f"Slurm job {found.number}"
@@ -172,7 +172,7 @@ class SlurmLauncher:
         return found
 
     async def _accounted(self, transport: Transport, number: int) -> SlurmJob:
-        """Return a job that has left the queue, from the accounting where Slurm has one."""
+        """Return a job that has left the queue, from the accounting if Slurm has one."""
         words = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}"]
         words.append("--format=JobIDRaw,State,ExitCode")
         done = await transport.run(words, timeout_s=COMMAND_TIMEOUT_S)
@@ -218,7 +218,7 @@ class SlurmLauncher:
         await transport.write_atomic(posixpath.join(claim, "number"), f"{number}\n".encode())
         self._known, self._asked_s = SlurmJob(int(number), "PENDING"), None
         message = f"submitted as Slurm job {number}"
-        self._on_event(GangEvent("batch", message, data={"job": int(number)}))
+        self._on_event(GangEvent("batch", message))
         return True
 
     async def _end_stale_states(self, transport: Transport, layout: Layout) -> None:
@@ -238,7 +238,7 @@ async def end_job(transport: Transport, job_id: str) -> None:
     Raises:
         RemoteFailure: Slurm does not answer, or the job does not end.
     """
-    name = job_name(job_id)
+    name = _job_name(job_id)
     until_s = time.monotonic() + END_S
     while any(job.is_active for job in await _queue(transport, name)):
         if time.monotonic() > until_s:
@@ -296,8 +296,7 @@ class SlurmJob:
         return f"Slurm job {self.number}: {self.state}{why}"
 
 
-def job_name(job_id: str) -> str:
-    """Return the name of a gang's job, made of run, case and generation."""
+def _job_name(job_id: str) -> str:
     return f"nightbench/{job_id}"
 
 
@@ -319,7 +318,7 @@ def submit_words(policy: SlurmPolicy, job: JobSpec, folder: str) -> list[str]:
 
     The job's own output goes into `folder`.
     """
-    words = ["sbatch", *policy.options, "--parsable", f"--job-name={job_name(job.job_id)}"]
+    words = ["sbatch", *policy.options, "--parsable", f"--job-name={_job_name(job.job_id)}"]
     words += [f"--nodes={len(job.nodes)}", f"--nodelist={','.join(n.host for n in job.nodes)}"]
     # A second job of the same name never runs beside the first one, whoever submitted it.
     words += ["--ntasks-per-node=1", "--exclusive", "--no-requeue", "--dependency=singleton"]

@@ -95,7 +95,7 @@ async def connect(target: SshTarget) -> asyncssh.SSHClientConnection:
 async def _login_with_retries(
     target: SshTarget, below: asyncssh.SSHClientConnection | None, whole: SshTarget
 ) -> asyncssh.SSHClientConnection:
-    """Log in; try again where a busy sshd (MaxStartups 10:30:100) closed before the login."""
+    """Log in; try again if a busy sshd (MaxStartups 10:30:100) closed before the login."""
     clock = asyncio.get_running_loop().time
     give_up_s, pause_s, attempt = clock() + THROTTLED_S, FIRST_PAUSE_S, 1
     while True:
@@ -106,8 +106,7 @@ async def _login_with_retries(
             if below is not None and below.is_closed():
                 raise NodeUnreachable.of(target, "the jump host's connection was lost") from closed
             if clock() + wait_s > give_up_s:
-                if below is not None:
-                    below.abort()
+                _abandon(below)
                 raise NodeUnreachable.of(
                     target,
                     f"closed the connection before the login, {attempt} times in "
@@ -124,6 +123,9 @@ async def _login_with_retries(
             )
             await asyncio.sleep(wait_s)
             pause_s, attempt = min(pause_s * 2, LONGEST_PAUSE_S), attempt + 1
+        except BaseException:
+            _abandon(below)
+            raise
 
 
 class _ClosedBeforeLogin(Exception):
@@ -133,7 +135,6 @@ class _ClosedBeforeLogin(Exception):
 async def _login(
     target: SshTarget, below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHClientConnection:
-    """One attempt at one host, through the connection to the one before it."""
     client = _Client()
     known = False
     try:
@@ -158,22 +159,16 @@ async def _login(
     except (asyncssh.ConnectionLost, ConnectionResetError) as error:
         if not client.authenticating and (below is None or not below.is_closed()):
             raise _ClosedBeforeLogin(str(error)) from error
-        _abandon(below)
         raise explain(target, error, client.rejected, False, client.banner) from error
     except (asyncssh.Error, OSError) as error:
-        _abandon(below)
         raise explain(
             target, error, client.rejected, known, client.banner, client.password_missing
         ) from error
     except ValueError as error:
-        _abandon(below)
         raise GangError(
             f"node {target.node}: no login to {target.address[:300]!r} as {target.login[:100]!r}: "
             f"{error}. Check host and user in the cluster's YAML and the connection"
         ) from error
-    except BaseException:
-        _abandon(below)
-        raise
     client.below = below
     return connection
 
@@ -199,44 +194,41 @@ def explain(
     `rejected` is the host key that was not accepted; `known` says that known_hosts has another one;
     `password_missing` that the server asked for a password and got none.
     """
-
-    def of(kind: type[NodeError], message: str) -> NodeError:
-        return kind.of(target, message)
-
+    kind: type[NodeError] = NodeUnreachable
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return of(HostKeyRejected, _host_key_rejected(target, error, rejected, known))
-    if isinstance(error, asyncssh.PermissionDenied | asyncssh.IllegalUserName):
-        return of(LoginRefused, _login_refused(target, error, banner, password_missing))
-    if isinstance(error, asyncssh.ChannelOpenError):
-        return of(NodeUnreachable, _forwarding_refused(target, error))
-    if isinstance(error, TimeoutError):
-        return of(
-            NodeUnreachable,
+        kind, message = HostKeyRejected, _host_key_rejected(target, error, rejected, known)
+    elif isinstance(error, asyncssh.PermissionDenied | asyncssh.IllegalUserName):
+        kind, message = LoginRefused, _login_refused(target, error, banner, password_missing)
+    elif isinstance(error, asyncssh.ChannelOpenError):
+        message = _forwarding_refused(target, error)
+    elif isinstance(error, TimeoutError):
+        message = (
             "no answer within the time limit for a login. Is the host up, and do the firewalls "
-            "open the port?",
+            "open the port?"
         )
-    if isinstance(error, ConnectionRefusedError):
-        return of(
-            NodeUnreachable,
-            "connection refused: nothing listens there. Is sshd running, and is the port right?",
+    elif isinstance(error, ConnectionRefusedError):
+        message = (
+            "connection refused: nothing listens there. Is sshd running, and is the port right?"
         )
-    if isinstance(error, socket.gaierror | UnicodeError):
-        return of(
-            NodeUnreachable,
+    elif isinstance(error, socket.gaierror | UnicodeError):
+        message = (
             f"no such host: {target.host} ({error}). Check `hosts` in the YAML; ~/.ssh/config is "
-            "not read, so an alias from it is no host",
+            "not read, so an alias from it is no host"
         )
-    if isinstance(error, asyncssh.ProtocolNotSupported | asyncssh.ProtocolError):
-        return of(NotSsh, f"found no SSH server there ({error.reason}). Check the port")
-    if isinstance(error, asyncssh.KeyExchangeFailed):
-        return of(NotSsh, f"no common encryption ({error.reason}). Is its sshd very old?")
-    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        return of(
-            NodeUnreachable,
+    elif isinstance(error, asyncssh.ProtocolNotSupported | asyncssh.ProtocolError):
+        kind = NotSsh
+        message = f"found no SSH server there ({error.reason}). Check the port"
+    elif isinstance(error, asyncssh.KeyExchangeFailed):
+        kind = NotSsh
+        message = f"no common encryption ({error.reason}). Is its sshd very old?"
+    elif isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        message = (
             "no route to it: the host or the network is down. Is it switched on, and does `ping` "
-            "reach it from here? A node in an internal network needs `jump`",
+            "reach it from here? A node in an internal network needs `jump`"
         )
-    return of(NodeUnreachable, f"connection failed: {error}")
+    else:
+        message = f"connection failed: {error}"
+    return kind.of(target, message)
 
 
 def _host_key_rejected(

@@ -44,11 +44,11 @@ class SshTarget:
     """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` next to a key is found."""
     agent: str | None = None
     """Socket of the SSH agent whose keys are offered too; "" means SSH_AUTH_SOCK of this process,
-    None none but where there are no client keys."""
+    None none but if there are no client keys."""
     python: str = "python3"
     """The node's Python, 3.7 or newer."""
     slurm: SlurmPolicy | None = None
-    """Set where this is the login node of the Slurm cluster that the node belongs to."""
+    """Set if this is the login node of the Slurm cluster that the node belongs to."""
     jump: tuple[SshTarget, ...] = ()
     """Hosts that the connection passes through, the first first."""
     problem: str | None = None
@@ -86,11 +86,7 @@ class SshTarget:
 
 
 def _entries(target: SshTarget) -> asyncssh.SSHKnownHosts:
-    """Return the entries of a target's known_hosts; as OpenSSH, without lines that are none.
-
-    Raises:
-        GangError: it cannot be read.
-    """
+    # As OpenSSH, without lines that are no entries.
     given = target.known_hosts
     try:
         content = given if isinstance(given, bytes) else Path(given).read_bytes()
@@ -178,7 +174,6 @@ def _key(target: SshTarget, given: str) -> asyncssh.SSHKey:
 
 
 def _certificates(target: SshTarget) -> Iterator[asyncssh.SSHCertificate]:
-    """Yield the user certificates that are named, and those beside the keys."""
     beside = [f"{k}-cert.pub" for k in target.client_keys if "PRIVATE KEY" not in k]
     for given in (*target.certificates, *(path for path in beside if Path(path).is_file())):
         is_text = "-cert-v01@openssh.com " in given

@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Sequence
 import asyncssh
 
 from nightbench.core.errors import UserError
-from nightbench.gang.conversation import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.node_files import BEGIN
+from nightbench.gang.process import FILE_TIMEOUT_S, time_limit
 from nightbench.gang.ssh_login import connect
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Pool, Transport
@@ -48,11 +48,6 @@ def quote(word: str) -> str:
     return "".join(f"\\{p}" if p in "'\\" else f"'{p}'" for p in pieces) or "''"
 
 
-def _command_line(argv: Sequence[str]) -> str:
-    """Return the command line of a command whose output begins after `MARK`."""
-    return " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
-
-
 class SshTransport(Transport):
     """One node over SSH; connects at the first use, and again after a connection was lost."""
 
@@ -73,7 +68,7 @@ class SshTransport(Transport):
     async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command; the caller closes it."""
         connection = await self._connected()
-        line = _command_line(argv)
+        line = " ".join(quote(word) for word in ("sh", "-c", BEGIN, "sh", *argv))
 
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
             async with self.guard(f"start {argv[0]}", FILE_TIMEOUT_S):

@@ -11,43 +11,76 @@ import contextlib
 import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from nightbench.core.model import SlurmPolicy
-from nightbench.gang.conversation import FILE_TIMEOUT_S, Conversation, as_document
 from nightbench.gang.errors import RemoteFailure, remote_failure
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.node_files import MARK, NodeFiles
-from nightbench.gang.process import Completed, OnLine, RemoteProcess, exit_of, read_lines
+from nightbench.gang.process import (
+    FILE_TIMEOUT_S,
+    Completed,
+    OnLine,
+    RemoteProcess,
+    as_document,
+    exit_of,
+    no_document,
+    read_lines,
+)
+from nightbench.gang.ssh_target import SshTarget
 
 SESSIONS = 7
 """Commands at once on a node: OpenSSH allows ten sessions over one connection (MaxSessions), and
 files and conversations need some of them. A server that allows fewer gets further connections."""
 
+NOISE_LINES = 50
+"""Lines that a node's Python may print before its first answer: of a wrapper, or sitecustomize."""
 
-class Target(Protocol):
-    """How a node is reached."""
 
-    @property
-    def node(self) -> str:
-        """Its name in the cluster."""
-
-    @property
-    def python(self) -> str:
-        """The node's Python, 3.7 or newer."""
-
-    @property
-    def slurm(self) -> SlurmPolicy | None:
-        """Set where the target is the login node of a Slurm cluster."""
-
-    def of_job(self, job_id: str) -> Target:
-        """Return how the node of a job is reached."""
-
-    def transport(self, pool: Pool) -> Transport:
-        """Return a transport that removes itself from `pool` when it is closed."""
-
+Target = SshTarget | PodTarget
+"""How a node is reached."""
 
 Pool = dict[Target, "Transport"]
+
+
+@dataclass
+class Conversation:
+    """A command that answers each line of its input with one line, within `answer_s`."""
+
+    transport: Transport
+    process: RemoteProcess
+    answer_s: float
+
+    async def ask(self, line: str) -> str:
+        """Send one line; return the answer without its line end."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
+            self.process.stdin.write(line.encode() + b"\n")
+        return await self.read_line()
+
+    async def ask_document(self, what: str, line: str) -> dict[str, Any]:
+        """Send one line; return the JSON object that answers it, after what else is printed.
+
+        Raises:
+            DamagedAnswer: there is none within `NOISE_LINES` lines.
+        """
+        answer = await self.ask(line)
+        first = answer
+        for _ in range(NOISE_LINES):
+            document = as_document(answer)
+            if document is not None:
+                return document
+            answer = await self.read_line()
+        raise no_document(self.transport, what, first.encode())
+
+    async def read_line(self) -> str:
+        """Return the next line of its output without its line end."""
+        async with self.transport.guard("converse", self.answer_s):
+            answer = await self.process.stdout.readline()
+            if not answer:
+                why = (await self.process.stderr.read()).decode(errors="replace").strip()
+                raise RemoteFailure.of(self.transport, f"no answer: {why[-500:]}")
+            return answer.decode(errors="replace").rstrip("\n")
 
 
 class Transport(NodeFiles):
@@ -96,8 +129,10 @@ class Transport(NodeFiles):
                 process.stdout.read(), read_lines(process.stderr, on_stderr)
             )
             await process.wait_closed()
-            status, output = exit_of(process), _after_mark(stdout)
-            if output is None:
+            status = exit_of(process)
+            # Before the mark is what the login shell wrote.
+            _, mark, output = stdout.partition(f"\n{MARK}\n".encode())
+            if not mark:
                 raise self.not_run(argv[0], status, stdout + stderr)
             return Completed(status, output, stderr)
 
@@ -136,7 +171,6 @@ class Transport(NodeFiles):
         return (await self._home_and_machine())[1]
 
     async def _home_and_machine(self) -> tuple[str, str]:
-        """Return both; one command asks for them, once."""
         if self._about is None:
             ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
             done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)
@@ -158,7 +192,7 @@ class Transport(NodeFiles):
 
         Raises:
             NodeUnreachable: no answer.
-            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
+            RemoteFailure: the request failed on the node; `DiskFull` if its disk is full.
         """
         channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
         async with self.guard("follow", FILE_TIMEOUT_S):
@@ -257,9 +291,3 @@ class _FollowChannel:
         """End the process; requests that wait for an answer fail, and the next starts another."""
         if self._process is not None:
             self._process.close()
-
-
-def _after_mark(output: bytes) -> bytes | None:
-    """Return the command's own output; None where the login shell did not run it."""
-    _, mark, after = output.partition(f"\n{MARK}\n".encode())
-    return after if mark else None

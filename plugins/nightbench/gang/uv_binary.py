@@ -78,7 +78,6 @@ def download_uv(folder: Path, machine: str, version: str) -> None:
 
 
 def _wheels(folder: Path, machine: str, version: str) -> Iterator[Path]:
-    """Yield uv's wheels of a version for a machine."""
     for path in sorted(folder.glob("uv-*.whl")):
         try:
             name, found, _, tags = parse_wheel_filename(path.name)
@@ -90,7 +89,7 @@ def _wheels(folder: Path, machine: str, version: str) -> Iterator[Path]:
 
 
 def _locked(version: str) -> frozenset[str]:
-    """Return the hashes of uv's wheels in the lock; empty where no lock pins this version."""
+    """Return the hashes of uv's wheels in the lock; empty if no lock pins this version."""
     lock = CHECKOUT / "requirements" / "uv.lock" if CHECKOUT else None
     if lock is None or not lock.is_file():
         return frozenset()
@@ -100,11 +99,6 @@ def _locked(version: str) -> frozenset[str]:
 
 
 def _unpack(wheel: Path, binary: Path, version: str) -> None:
-    """Write the binary of a wheel, complete from its first moment.
-
-    Raises:
-        GangError: the wheel is another build than the lock's, or holds no binary.
-    """
     expected, digest = _locked(version), file_digest(wheel)
     if expected and digest not in expected:
         raise GangError(

@@ -47,25 +47,15 @@ class MissingWheels(GangError):
     """
 
     def __init__(self, folder: Path, series: str, machine: str, problems: Sequence[str]) -> None:
-        self.folder = folder
-        self.series = series
-        self.machine = machine
-        self.problems = tuple(problems)
+        shown, more = problems[:SHOWN_PROBLEMS], len(problems) - SHOWN_PROBLEMS
+        self.summary = (
+            f"the wheelhouse {folder} cannot serve Python {series} on {machine}: "
+            f"{'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}"
+        )
+        """The missing wheels, without the advice."""
         super().__init__(
             f"{self.summary}. Download them: `nightbench cluster download CLUSTER --line LINE`"
         )
-
-    @property
-    def summary(self) -> str:
-        """The missing wheels, without the advice."""
-        shown, more = self.problems[:SHOWN_PROBLEMS], len(self.problems) - SHOWN_PROBLEMS
-        return (
-            f"the wheelhouse {self.folder} cannot serve Python {self.series} on {self.machine}: "
-            f"{'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}"
-        )
-
-    def __reduce__(self) -> tuple[type[MissingWheels], tuple[Path, str, str, tuple[str, ...]]]:
-        return type(self), (self.folder, self.series, self.machine, self.problems)
 
 
 @dataclass(frozen=True)
@@ -114,7 +104,7 @@ def packages_of(
     """Return the packages that a lock pins.
 
     The lock is the text of a requirements file with hashes. `version` is that of the main package
-    where the suite overrides the lock's; where a wheel that the suite names has `replaced` it, it
+    if the suite overrides the lock's; if a wheel that the suite names has `replaced` it, it
     is left out.
     """
     found = []
@@ -175,7 +165,6 @@ def choose_wheels(
 
 
 def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple[str, Path]]]:
-    """Return the versions and wheels that run there, by package."""
     found: dict[str, list[tuple[str, Path]]] = {}
     for path in sorted(folder.glob("*.whl")):
         try:
@@ -270,7 +259,6 @@ def download_wheels(
 
 
 def _pip(work: Path) -> list[str]:
-    """Return the command of pip: this interpreter's own, or that of a new environment."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     created = subprocess.run(

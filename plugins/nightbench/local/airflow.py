@@ -116,29 +116,18 @@ def connections(home: Home, ports: Ports, secrets: Secrets) -> dict[str, dict[st
         }
     server = home.cluster / "server.json"
     if server.is_file():
-        known = json.loads(server.read_text(encoding="utf-8"))
+        login = json.loads(server.read_text(encoding="utf-8"))
         found["nightbench_local"] = {
             "conn_type": "ssh",
             "host": "127.0.0.2",
-            "port": int(known.get("port", ports.cluster)),
-            "login": str(known.get("user") or known.get("login") or "nightbench"),
+            "port": login["port"],
+            "login": login["user"],
             "extra": {
                 "key_file": str(home.cluster / "id_ed25519"),
                 "known_hosts": str(home.cluster / "known_hosts"),
-                "host_key": _host_key(home.cluster / "known_hosts", "127.0.0.2"),
-                "no_host_key_check": "false",
             },
         }
     return found
-
-
-def _host_key(known_hosts: Path, host: str) -> str:
-    """Return `TYPE KEY` of a host: the synchronous SSH hook reads no known_hosts file."""
-    for line in known_hosts.read_text(encoding="utf-8").splitlines():
-        names, _, key = line.partition(" ")
-        if any(name.strip("[").partition("]")[0] == host for name in names.split(",")):
-            return " ".join(key.split()[:2])
-    raise UserError(f"{known_hosts}: no key for {host}. Remove {known_hosts.parent}/server.json")
 
 
 def write_files(home: Home, ports: Ports, secrets: Secrets) -> None:
@@ -152,7 +141,7 @@ def write_files(home: Home, ports: Ports, secrets: Secrets) -> None:
 def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
     """Update Airflow's metadata database to the installed version; return whether it was needed.
 
-    A stamp in the home names the version migrated to; where the database is `fresh` it does not
+    A stamp in the home names the version migrated to; if the database is `fresh` it does not
     count.
 
     Raises:

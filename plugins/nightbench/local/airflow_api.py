@@ -82,7 +82,7 @@ class AirflowApi:
     ) -> str:
         """Start a run of a DAG now and return its dag_run_id.
 
-        With a `run_id` of its own the same call may be made again where an answer was lost, and
+        With a `run_id` of its own the same call may be made again if an answer was lost, and
         starts no second run. [default: Airflow's choice]
 
         Raises:
@@ -103,7 +103,7 @@ class AirflowApi:
         """Return one run of a DAG, whose `state` is queued, running, success or failed.
 
         Returns:
-            None where Airflow has no such run.
+            None if Airflow has no such run.
         """
         if not RUN_ID.match(run_id):
             return None
@@ -198,7 +198,7 @@ class AirflowApi:
 
 
 def _raise_if_refused(answer: httpx.Response, what: str) -> None:
-    """Raise `AirflowUnavailable` where the same request may succeed later, else `UserError`."""
+    """Raise `AirflowUnavailable` if the same request may succeed later, else `UserError`."""
     if not answer.is_error:
         return
     passing = answer.is_server_error or answer.status_code in PASSING

@@ -39,7 +39,7 @@ def restore(
 
     The archive is restored into a database of its own, with rights and limits of the roles,
     migrated to this version's schema, and analysed. Then the names are exchanged, which ends all
-    connections to the old one. Where something fails before, the warehouse is as it was. `now`
+    connections to the old one. If something fails before, the warehouse is as it was. `now`
     names the database that keeps what was there.
 
     Returns:
@@ -76,7 +76,7 @@ def restore(
 
 
 def _exchange(cursor: psycopg2.extensions.cursor, database: str, kept: str, fresh: str) -> None:
-    """Rename both in the caller's transaction; psycopg2's ObjectInUse where somebody connected."""
+    """Rename both in the caller's transaction; psycopg2's ObjectInUse if somebody connected."""
     cursor.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (database,)
     )
@@ -102,7 +102,6 @@ def _execute(cursor: psycopg2.extensions.cursor, statement: str, *names: str) ->
 
 
 def _run(stack: Stack, database: str, program: str, *words: str, doing: str) -> None:
-    """Run one of PostgreSQL's programs as its superuser."""
     environment = {
         **postgres.environment(),
         "PGHOST": "127.0.0.1",

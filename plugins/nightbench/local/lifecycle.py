@@ -46,7 +46,7 @@ def up(
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
     `wait_s` is how long another `up` or `down`, such as a watchdog's, is waited for. Services that
-    are `hung` are not waited for, but restarted where they are unhealthy. `on_nodes` is called once
+    are `hung` are not waited for, but restarted if they are unhealthy. `on_nodes` is called once
     the local nodes answer, long before Airflow does.
 
     Raises:
@@ -72,7 +72,6 @@ def up(
         if removed:
             yield f"removed {removed} old log files"
         yield from _start_base(stack, backup, on_nodes)
-        yield from _stop_with_old_port(stack)
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
         yield from _await_airflow(stack, lacking, hung)
@@ -80,11 +79,7 @@ def up(
 
 
 def _require_extra() -> None:
-    """Refuse to start, before anything is written, without the packages of the extra `local`.
-
-    Raises:
-        UserError: one of them is missing.
-    """
+    """Refuse to start, before anything is written, without the packages of the extra `local`."""
     missing = [name for name in ONLY_LOCAL if find_spec(name) is None]
     if missing:
         raise UserError(
@@ -113,28 +108,13 @@ def _nothing_left_of_a_first_start(home: Home) -> Iterator[None]:
         raise
 
 
-def _stop_with_old_port(stack: Stack) -> Iterator[str]:
-    """End Airflow's processes that know another port: a stranger may listen there now."""
-    if _known_port(stack) in (None, stack.ports.api):
-        return
-    others = [name for name in airflow.SERVICES if stack.running(name)]
-    for name in others:
-        processes.stop(stack.pid_file(name))
-    if others:
-        yield f"Airflow: port {stack.ports.api} is new; restarting {', '.join(others)}"
-
-
-def _known_port(stack: Stack) -> int | None:
-    """Return the API server's port as Airflow's processes know it; None before the first start."""
-    known = stack.home.airflow / "api-port"
-    return int(known.read_text(encoding="ascii")) if known.is_file() else None
-
-
 def _prepare(home: Home, reserved: ExitStack) -> Stack:
+    # All of Airflow's processes know the API server's port: it stays while one of them runs.
+    users = {"postgres": ("postgres",), "cluster": (CLUSTER,), "api": airflow.SERVICES}
     held = frozenset(
-        name
-        for name, service in (("postgres", "postgres"), ("cluster", CLUSTER), ("api", "api-server"))
-        if processes.read(home.run / f"{service}.pid")
+        port
+        for port, services in users.items()
+        if any(processes.read(home.run / f"{service}.pid") for service in services)
     )
     return Stack(home, choose_ports(home, reserved, held), load_or_create_secrets(home))
 
@@ -166,7 +146,7 @@ def migrate_warehouse(
 ) -> Iterator[str]:
     """Apply the warehouse's migrations; yield what was applied, and where the archive is.
 
-    With `backup` it is archived first, where it holds tables that a migration may change.
+    With `backup` it is archived first, if it holds tables that a migration may change.
 
     Raises:
         UserError: it cannot be archived, or a migration failed; the warehouse is as it was.
@@ -217,7 +197,6 @@ def _start_airflow(stack: Stack, names: set[str]) -> Iterator[str]:
     airflow.write_files(stack.home, stack.ports, stack.secrets)
     env = stack.airflow_env()
     started = [name for name in airflow.SERVICES if name in names]
-    (stack.home.airflow / "api-port").write_text(str(stack.ports.api), encoding="ascii")
     for name in started:
         airflow.start(stack.home, env, name)
     if started:

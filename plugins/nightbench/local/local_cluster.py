@@ -1,8 +1,8 @@
 """A cluster on one machine: nodes that speak real SSH, served by one unprivileged process.
 
 Node i is 127.0.0.1 + i on a common port, named n<i>, with a home folder of its own. A client sees
-what OpenSSH would show: exec with environment and signals, keys only, and a job without a terminal
-that outlives its channel. There is no SFTP and no terminal (pty) support.
+what OpenSSH would show: exec with environment, keys only, and a job without a terminal that
+outlives its channel. There is no SFTP, no signal and no terminal (pty) support.
 
     python -m nightbench.local.local_cluster --home .nightbench --nodes 2 --port 2222
 """
@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address
@@ -73,105 +73,11 @@ def _login_environment(source: Mapping[str, str], user_home: Path, cache: Path) 
     return env
 
 
-class _Job:
-    """A command with pipes of our own: asyncio would kill it when the loop ends."""
-
-    def __init__(self, argv: list[str], env: dict[str, str], home: Path, core: int | None) -> None:
-        def pin() -> None:
-            if core is not None:
-                os.sched_setaffinity(0, {core})
-
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=env,
-            cwd=home,
-            start_new_session=True,
-            preexec_fn=pin,
-        )
-        self._ends: list[asyncio.BaseTransport] = []
-
-    async def output(self, name: str) -> asyncio.StreamReader:
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), getattr(self._process, name)
-        )
-        self._ends.append(transport)
-        return reader
-
-    async def input(self) -> asyncio.StreamWriter:
-        loop = asyncio.get_running_loop()
-        transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop), self._process.stdin
-        )
-        self._ends.append(transport)
-        return asyncio.StreamWriter(transport, protocol, None, loop)
-
-    def signal(self, name: str) -> None:
-        """Send a signal, by its SSH name (`TERM`), to the job's process group."""
-        with contextlib.suppress(ProcessLookupError, AttributeError):
-            os.killpg(self._process.pid, getattr(signal, f"SIG{name}"))
-
-    async def wait(self) -> int:
-        """The exit status; negative for a signal."""
-        if (status := self._process.poll()) is not None:
-            return status
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        handle = os.pidfd_open(self._process.pid)
-        try:
-            loop.add_reader(handle, ended.set)
-            await ended.wait()
-        finally:
-            loop.remove_reader(handle)
-            os.close(handle)
-        return self._process.wait()
-
-    def close_pipes(self) -> None:
-        """Close the pipes: the job's next read sees the end of input, its next write fails."""
-        for end in self._ends:
-            end.close()
-
-
-async def _pump(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionError):  # the client has left
-        while chunk := await source.read(65536):
-            sink.write(chunk)
-            await sink.drain()
-
-
-async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter, job: _Job) -> None:
-    """Hand the client's input and signals to the job; end of input closes its stdin."""
-    while True:
-        try:
-            chunk = await source.read(65536)
-        except asyncssh.SignalReceived as request:
-            job.signal(request.signal)
-            continue
-        except asyncssh.BreakReceived:
-            continue
-        if not chunk:
-            break
-        with contextlib.suppress(BrokenPipeError, ConnectionError):  # the job reads no more
-            sink.write(chunk)
-            await sink.drain()
-    sink.close()
-
-
-async def _finish(job: _Job, *pumps: Coroutine[None, None, None]) -> int:
-    """Return the job's exit status, once all its output has been sent."""
-    await asyncio.gather(*pumps)
-    return await job.wait()
-
-
 class LocalCluster:
     """The listening nodes.
 
     Keys, known_hosts and the nodes' homes are in `<home>/cluster`. With `pin` each node's commands
-    run on a core of its own, shared where cores are too few.
+    run on a core of its own, shared if cores are too few.
     """
 
     def __init__(self, home: Path, nodes: int, port: int, pin: bool = True) -> None:
@@ -223,18 +129,8 @@ class LocalCluster:
                 )
             )
         self._write("known_hosts", "".join(known))
-        description = {
-            "pid": os.getpid(),
-            "port": self.port,
-            "user": getpass.getuser(),
-            "client_key": str(self.folder / "id_ed25519"),
-            "known_hosts": str(self.folder / "known_hosts"),
-            "nodes": [
-                {"name": n.name, "host": n.host, "home": str(n.home), "core": n.core}
-                for n in self.nodes
-            ],
-        }
-        self._write("server.json", json.dumps(description, indent=1) + "\n")
+        login = {"port": self.port, "user": getpass.getuser()}
+        self._write("server.json", json.dumps(login) + "\n")
 
     async def stop(self) -> None:
         """Stop listening and close all connections; jobs continue, as under OpenSSH."""
@@ -268,29 +164,35 @@ class LocalCluster:
         }
         shell = ["/bin/bash"] if os.path.exists("/bin/bash") else ["/bin/sh"]
         command = request.command
-        job = _Job([*shell, *(["-c", command] if command else ["-l"])], env, node.home, node.core)
-        feeding = asyncio.create_task(_feed(request.stdin, await job.input(), job))
+
+        def pin() -> None:
+            if node.core is not None:
+                os.sched_setaffinity(0, {node.core})
+
+        # Not asyncio's subprocess, which it would kill when the loop ends.
+        job = subprocess.Popen(
+            [*shell, *(["-c", command] if command else ["-l"])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=env,
+            cwd=node.home,
+            start_new_session=True,
+            preexec_fn=pin,
+        )
+        await request.redirect(job.stdin, job.stdout, job.stderr, send_eof=False)
         # The exit status is sent after the last output, also that of the job's children that hold
         # its pipes; a client that disconnects ends this wait and nothing else.
-        ending = asyncio.create_task(
-            _finish(
-                job,
-                _pump(await job.output("stdout"), request.stdout),
-                _pump(await job.output("stderr"), request.stderr),
-            )
-        )
-        gone = asyncio.create_task(request.channel.wait_closed())
-        await asyncio.wait([gone, ending], return_when=asyncio.FIRST_COMPLETED)
-        if not gone.done():
-            status = ending.result()
+        with contextlib.suppress(BrokenPipeError, asyncssh.Error):
+            await asyncio.gather(request.stdout.drain(), request.stderr.drain())
+            while (status := job.poll()) is None:
+                await asyncio.sleep(0.01)
             if status < 0:
                 request.exit_with_signal(signal.Signals(-status).name[3:])
             else:
                 request.exit(status)
-        for task in (feeding, ending, gone):
-            task.cancel()
-        job.close_pipes()
-        await job.wait()
+        await request.wait_closed()
 
 
 async def serve(home: Path, nodes: int, port: int, pin: bool) -> None:

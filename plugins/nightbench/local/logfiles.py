@@ -2,8 +2,8 @@
 
 import os
 import shlex
+import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from nightbench.core.atomic_files import remove_older
@@ -19,7 +19,7 @@ def expire(folder: Path, days: float = KEPT_DAYS) -> int:
 
 
 def tail(log: Path, lines: int = 20) -> list[str]:
-    """Return the last lines of a log; none where there is no log yet."""
+    """Return the last lines of a log; none if there is no log yet."""
     if not log.exists():
         return []
     with log.open("rb") as stream:
@@ -35,12 +35,12 @@ def log_and_tail(log: Path) -> str:
 
 
 def names(home: Home) -> list[str]:
-    """Return the services that have a log; "none yet" where none has."""
+    """Return the services that have a log; "none yet" if none has."""
     return sorted(path.stem for path in home.logs.glob("*.log")) or ["none yet"]
 
 
-def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> Iterator[str]:
-    """Yield the last lines of a service's log, and with `follow` every line that is added.
+def show(home: Home, service: str, lines: int, follow: bool) -> None:
+    """Print the last lines of a service's log, and with `follow` every line that is added.
 
     Raises:
         UserError: there is no such log; the message lists those that there are.
@@ -52,13 +52,5 @@ def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> It
             f"No log of {service!r} in {home.logs}. Known services: {known}. Logs of ranks: "
             "nightbench logs --run RUN"
         )
-    yield from tail(path, lines)
-    if not follow:
-        return
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        stream.seek(0, os.SEEK_END)
-        while True:
-            if line := stream.readline():
-                yield line.rstrip("\n")
-            else:
-                time.sleep(0.3)
+    words = ["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)]
+    subprocess.run(words, check=False)

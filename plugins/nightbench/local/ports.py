@@ -1,4 +1,4 @@
-"""Ports on loopback: the usual ones where they are free, and the same ones the next time."""
+"""Ports on loopback: the usual ones if they are free, and the same ones the next time."""
 
 import json
 import socket

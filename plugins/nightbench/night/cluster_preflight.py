@@ -43,10 +43,10 @@ from nightbench.nodes import (
     left_out_because,
     node_state,
 )
+from nightbench.nodes.node_preflight import fail, warn
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool, read_json, write_json
 from nightbench.warehouse import Warehouse
-from nightbench.warehouse.connection import Connection
 
 SCHEMA = "nightbench.preflight-cluster/2"
 
@@ -72,7 +72,7 @@ class ClusterHealth:
 
     @property
     def failed(self) -> bool:
-        """True where a finding is a failure."""
+        """True if a finding is a failure."""
         found = [f for node in self.nodes for f in node.findings]
         return any(f.level is FindingLevel.FAIL for f in (*found, *self.between))
 
@@ -111,12 +111,23 @@ def judge(
     nodes = tuple(JudgedNode(each, findings(each, cluster, lines)) for each in seen)
     controls = [c for each in seen for c in controls_of(each.node, each.document)]
     between = list(compare(seen))
-    if network is not None and network.problem is not None:
-        between.append(_no_network(network))
-    if network is not None and network.gpus_problem is not None:
-        between.append(_no_nccl(network))
     if network is not None:
         controls += filter(None, (network.control, network.gpus))
+        names = ", ".join(network.nodes)
+        if network.problem is not None:
+            advice = (
+                "frameworks listen on the ports `port_range` of the address `data_address`: open "
+                "these ports in the nodes' firewalls, and check the address in the cluster's YAML"
+            )
+            reached = f"nodes reach each other ({names})"
+            between.append(fail("network", str(network.problem), reached, advice))
+        if network.gpus_problem is not None:
+            advice = (
+                "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of "
+                "the cluster's YAML, and NCCL's ports, which are not those of `port_range`"
+            )
+            reduced = f"an all-reduce between the GPUs of {names} succeeds"
+            between.append(warn("all_reduce_gpus", str(network.gpus_problem), reduced, advice))
     return ClusterHealth(
         cluster=cluster.name,
         at=datetime.fromisoformat(max(each.at for each in seen)),
@@ -132,28 +143,6 @@ def _is_busy(seen: NodePreflight, cluster: Cluster) -> bool:
         return False
     share = seen.document["foreign"]["cpu_share"]
     return bool(seen.document["lock_holders"] or share > cluster.neighbours.cpu_share)
-
-
-def _no_network(network: Network) -> Finding:
-    return Finding(
-        FindingLevel.FAIL,
-        "network",
-        str(network.problem),
-        f"nodes reach each other ({', '.join(network.nodes)})",
-        "frameworks listen on the ports `port_range` of the address `data_address`: open these "
-        "ports in the nodes' firewalls, and check the address in the cluster's YAML",
-    )
-
-
-def _no_nccl(network: Network) -> Finding:
-    return Finding(
-        FindingLevel.WARN,
-        "all_reduce_gpus",
-        str(network.gpus_problem),
-        f"an all-reduce between the GPUs of {', '.join(network.nodes)} succeeds",
-        "see NCCL's own message there; check `interface` of the nodes, NCCL_* in `env` of the "
-        "cluster's YAML, and NCCL's ports, which are not those of `port_range`",
-    )
 
 
 # --- in the spool ---------------------------------------------------------------------------
@@ -177,7 +166,7 @@ def save(folder: RunSpool, health: ClusterHealth, policy: HealthPolicy, out: Nod
 
 
 def read(folder: RunSpool) -> RunHealth | None:
-    """Return what `save` stored; None where the run had no preflight."""
+    """Return what `save` stored; None if the run had no preflight."""
     document = read_json(_file(folder))
     if document is None or document.get("schema") != SCHEMA:
         return None
@@ -208,7 +197,7 @@ def notes(folder: RunSpool) -> list[str]:
 
 
 def record_preflight(
-    connection: Connection,
+    warehouse: Warehouse,
     run_id: str,
     health: ClusterHealth,
     policy: HealthPolicy,
@@ -219,22 +208,22 @@ def record_preflight(
     Raises:
         WarehouseUnavailable: nothing was stored; `record_run` stores it later.
     """
-    keeper = Warehouse(connection).nodes
+    keeper = warehouse.nodes
     keeper.store_preflight(health.cluster, run_id, health.nodes, health.valid_controls, health.at)
     return keeper.count(health.cluster, [*_preflight_events(health, run_id), *more], policy)
 
 
-def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
+def record_run(warehouse: Warehouse, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
     """Store a run's preflight and all its node events; return the states of the nodes."""
     known = read(folder)
     events = list(_case_events(folder, cluster))
     if known is not None:
-        return record_preflight(connection, folder.run_id, known.health, known.policy, events)
-    return Warehouse(connection).nodes.count(cluster, events, HealthPolicy()) if events else {}
+        return record_preflight(warehouse, folder.run_id, known.health, known.policy, events)
+    return warehouse.nodes.count(cluster, events, HealthPolicy()) if events else {}
 
 
 def set_node_state(
-    connection: Connection, cluster: Cluster, node: str, kind: str, why: str
+    warehouse: Warehouse, cluster: Cluster, node: str, kind: str, why: str
 ) -> NodeState:
     """Put a node into quarantine, or release it (`kind`), in this user's name; return its state.
 
@@ -253,7 +242,7 @@ def set_node_state(
         by_whom=getpass.getuser(),
         subject=PERSON,
     )
-    return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]
+    return warehouse.nodes.count(cluster.name, [event], cluster.health)[node]
 
 
 def nodes_out_now(folder: RunSpool, cluster: str) -> NodesOut:

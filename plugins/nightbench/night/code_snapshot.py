@@ -49,7 +49,7 @@ def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipmen
 def shipment_of_now(digest: str | None, wheelhouse: str | None) -> Shipment:
     """The shipment of this process, even if one of its files changes while it runs.
 
-    The digest is that of what there is now where None.
+    The digest is that of what there is now if None.
 
     Raises:
         UserError: what is shipped has changed since its digest was taken.

@@ -1,8 +1,7 @@
 """Grades the detector once a week on synthetic series, without any effect on real verdicts."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -38,46 +37,36 @@ INJECTED = range(1, 4)
 """Slowdowns of each size class that are injected into every series."""
 
 
-@dataclass(frozen=True)
-class DetectorGrades:
-    """The grades of the detector on one night."""
-
-    grades: tuple[Grade, ...] = ()
-    problem: str | None = None
-    """Why there is no grade."""
-
-    def sentence(self) -> str:
-        """Return the grades as one line, for a run's digest."""
-        if self.problem:
-            return self.problem
-        powers = [
-            f"{each.measure} {each.rate:.0%} of {each.trials}"
-            for each in self.grades
-            if each.rate is not None and each.measure != FALSE_ALARMS
-        ]
-        text = f"detected share of injected slowdowns: {', '.join(powers) or 'none yet'}"
-        for each in self.grades:
-            if each.measure == FALSE_ALARMS and each.rate is not None:
-                text += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"
-        return f"The detector: {text} (nightbench grade)"
+def grades_sentence(grades: Iterable[Grade]) -> str:
+    """Return grades as one line, for a run's digest."""
+    rated = [each for each in grades if each.rate is not None]
+    powers = [
+        f"{each.measure} {each.rate:.0%} of {each.trials}"
+        for each in rated
+        if each.measure != FALSE_ALARMS
+    ]
+    text = f"detected share of injected slowdowns: {', '.join(powers) or 'none yet'}"
+    for each in rated:
+        if each.measure == FALSE_ALARMS:
+            text += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"
+    return f"The detector: {text} (nightbench grade)"
 
 
-def grade_detector(connect: Connect, plan: RunPlan) -> DetectorGrades | None:
-    """Grade as `grade` does; errors are logged and returned as `problem`, never raised."""
+def grade_detector(connect: Connect, plan: RunPlan) -> str | None:
+    """Grade as `grade` does and return the grades in one line; errors are logged, not raised."""
     if plan.policy.metric != "throughput":
-        return DetectorGrades(
-            problem=f"The detector is graded on throughput only, not on {plan.policy.metric}."
-        )
+        return f"The detector is graded on throughput only, not on {plan.policy.metric}."
     try:
-        return grade(connect, plan)
+        grades = grade(connect, plan)
     except Exception as error:  # The night's verdicts and alerts must not depend on it.
         log.exception("the detector was not graded for run %s", plan.run.run_id)
-        return DetectorGrades(problem=f"The detector was not graded: {error}")
+        return f"The detector was not graded: {error}"
+    return None if grades is None else grades_sentence(grades)
 
 
 def grade(
     connect: Connect, plan: RunPlan, *, detector: Detector | None = None
-) -> DetectorGrades | None:
+) -> list[Grade] | None:
     """Judge synthetic series of a nightly run's suite and store the suite's grade.
 
     None if the suite was graded in the week before the run. The run, the suite and the series seed
@@ -111,7 +100,7 @@ def grade(
             run.run_id,
             [(each, bool(each.below) and each.measure not in was_below) for each in grades],
         )
-    return DetectorGrades(tuple(grades))
+    return grades
 
 
 def judge_synthetic(

@@ -19,14 +19,7 @@ from upath import UPath
 from nightbench.core.code_digest import code_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
-from nightbench.core.model import (
-    Build,
-    Catalog,
-    ClockOffset,
-    Cluster,
-    JobSpec,
-    Suite,
-)
+from nightbench.core.model import Build, Catalog, ClockOffset, Cluster, JobSpec, Suite
 from nightbench.core.run_plan import RunPlan
 from nightbench.core.summarize import repeat_record
 from nightbench.core.variants import variant_of
@@ -141,7 +134,7 @@ def load(folder: Path, spool: Spool) -> RunSpool:
 
 @dataclasses.dataclass(frozen=True)
 class ReturnedRepeat:
-    """One repeat: when it was, and node -> its result."""
+    """One repeat: its record as a controller would have written it, and node -> its result."""
 
     record: Mapping[str, Any]
     results: Mapping[str, dict[str, Any]]
@@ -198,10 +191,11 @@ def _repeat(
         results[node.name] = result
     path = folder / f"repeats/{number:03d}.json"
     try:
-        repeat_record(_record(job, number, ReturnedRepeat(record, results)), results)
+        written = _record(job, number, record, results)
+        repeat_record(written, results)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a result of a repeat: {error!r}") from None
-    return ReturnedRepeat(record, results)
+    return ReturnedRepeat(written, results)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -224,17 +218,17 @@ def _take(run: RunSpool, measured: ReturnedCase) -> None:
                 path = logs / process["name"] / "out.log"
                 if path.is_file():
                     store.save_log(number, process["name"], path.read_bytes()[-(256 << 10) :])
-        record = _record(job, number, repeat)
-        store.save_repeat(number, record)
-        outcomes.append(RepeatOutcome.from_record(number, record))
+        store.save_repeat(number, repeat.record)
+        outcomes.append(RepeatOutcome.from_record(number, repeat.record))
     # A disturbed repeat is not launched again: the good repeats must be enough.
     end = conclude(job, outcomes) or conclude_by_deadline(job, outcomes)
     store.save_outcome(CaseOutcome(end.status, end.reasons, tuple(outcomes)).to_json())
 
 
-def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]:
+def _record(
+    job: JobSpec, number: int, record: Mapping[str, Any], results: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
     nodes = [node.name for node in job.nodes]
-    results = repeat.results
     # A case has one node, so all times are from one clock.
     clocks = {node: ClockOffset(0.0, 0.0) for node in nodes}
     end = repeat_end(
@@ -247,6 +241,6 @@ def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]
         abort_was_sent=False,
         counts_disturbance=job.neighbours.action != "record",
     )
-    known = {key: repeat.record[key] for key in ("started_at", "ended_at")}
+    known = {key: record[key] for key in ("started_at", "ended_at")}
     readings = {node: to_document(clock) for node, clock in clocks.items()}
     return end.record(number, nodes, results, epoch=1, faults=end.deaths, clocks=readings, **known)

@@ -2,17 +2,16 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.errors import ItemErrors
 from nightbench.core.model import CaseStatus, LoadBatch
 from nightbench.night.cluster_preflight import record_run
 from nightbench.night.load_batch import build_load_batch
-from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool import Document, RunSpool, Spool, utc_now
 from nightbench.spool.documents import DamagedDocument
 from nightbench.spool.plans import EXPORTED, mark_ended
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
 ABANDONED = timedelta(days=2)
@@ -24,37 +23,11 @@ ORPHANED = timedelta(minutes=5)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class IngestResult:
-    """Result of loading a run."""
-
-    run_id: str
-    changed: bool
-    """False where the warehouse already had all of it."""
-    measured: int
-    quarantined: int
-    failed: int
-    """Cases that failed, were cancelled, or whose framework is unavailable."""
-    missing: int
-    """Planned cases without a result."""
-    left_out: int = 0
-    """Cases that did not fit into the night."""
-
-    def sentence(self) -> str:
-        """The result for people."""
-        what = "loaded" if self.changed else "was loaded before; nothing changed"
-        said = (
-            f"run {self.run_id} {what}: {self.measured} measured, {self.quarantined} quarantined, "
-            f"{self.failed} failed or not measured, {self.missing} missing"
-        )
-        return f"{said}, {self.left_out} left out" if self.left_out else said
-
-
-def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
-    """Summarise, check and load one run; doing it again changes nothing.
+def ingest_run(spool: Spool, run_id: str, connect: Connect) -> str:
+    """Summarise, check and load one run, and say so; doing it again changes nothing.
 
     Checks come before the connection: none is open while Great Expectations works, and that is not
-    imported where the warehouse is away.
+    imported if the warehouse is away.
 
     Raises:
         WarehouseUnavailable: PostgreSQL is away; the run waits in the spool.
@@ -63,17 +36,13 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     folder = spool.run(run_id)
     connect().close()
     batch = build_load_batch(folder)
-    connection = connect()
-    try:
-        runs = Warehouse(connection).runs
-        changed = runs.load(batch)
-        runs.refresh_statistics()
-        record_run(connection, folder, batch.run.cluster)
-    finally:
-        connection.close()
-    result = _result(batch, changed)
-    folder.save_loaded({"at": utc_now(), "sentence": result.sentence()})
-    return result
+    with opened(connect) as warehouse:
+        changed = warehouse.runs.load(batch)
+        warehouse.runs.refresh_statistics()
+        record_run(warehouse, folder, batch.run.cluster)
+    sentence = _sentence(batch, changed)
+    folder.save_loaded({"at": utc_now(), "sentence": sentence})
+    return sentence
 
 
 def waiting_runs(spool: Spool) -> list[RunSpool]:
@@ -93,12 +62,12 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
     loaded: list[str] = []
     if run_id is not None:
         mark_ended(spool.run(run_id))
-        log.info("%s", ingest_run(spool, run_id, connect).sentence())
+        log.info("%s", ingest_run(spool, run_id, connect))
         loaded.append(run_id)
     errors = ItemErrors()
     for waiting in waiting_runs(spool):
         with errors.of(f"run {waiting.run_id} still waits"):
-            log.info("%s", ingest_run(spool, waiting.run_id, connect).sentence())
+            log.info("%s", ingest_run(spool, waiting.run_id, connect))
             loaded.append(waiting.run_id)
     if errors and not loaded:
         raise list(errors.values())[-1]
@@ -111,27 +80,38 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
 def close_ended(
     spool: Spool, state_of: Callable[[str, str], str | None], now: datetime
 ) -> list[str]:
-    """Mark runs as ended whose DAG run was ended before its ingest; return those.
+    """Mark runs as ended that were ended from outside, before their ingest; return those.
 
-    A run whose gang is still being ended keeps waiting: its outcome is about to be written. Where
-    the triggerer died before it wrote one, the leases have ended the gang by `ORPHANED`.
-
-    `state_of` takes dag_id and DAG run id; None where Airflow has no such run.
+    These are runs whose DAG run has ended, runs of a terminal whose process was killed, and runs
+    that began long ago. `state_of` takes dag_id and DAG run id; None if Airflow has no such run.
     """
     closed, errors = [], ItemErrors()
     for run in spool.runs():
         with errors.of(f"run {run.run_id} is not ended"):
             document = run.run() or {}
-            dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
-            if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
+            if document.get("ended_at") or run.loaded() is not None:
                 continue
-            is_ending = any(_is_open(run, case_id) for case_id in run.case_ids())
-            if is_ending and (_last_progress(run) or now) > now - ORPHANED:
-                continue
-            if state_of(dag_id, dag_run_id) in ("success", "failed"):
+            if _dag_run_ended(run, document, state_of, now) or _is_abandoned(run, document, now):
                 mark_ended(run)
                 closed.append(run.run_id)
     return closed
+
+
+def _dag_run_ended(
+    run: RunSpool, document: Document, state_of: Callable[[str, str], str | None], now: datetime
+) -> bool:
+    """Return whether the DAG run of a run has ended, and its gangs as well.
+
+    A gang that is being ended is about to write its outcome. If the triggerer died before, the
+    leases have ended the gang by `ORPHANED`.
+    """
+    dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+    if not (dag_id and dag_run_id):
+        return False
+    is_ending = any(_is_open(run, case_id) for case_id in run.case_ids())
+    if is_ending and (_last_progress(run) or now) > now - ORPHANED:
+        return False
+    return state_of(dag_id, dag_run_id) in ("success", "failed")
 
 
 def _is_open(run: RunSpool, case_id: str) -> bool:
@@ -143,30 +123,16 @@ def _is_open(run: RunSpool, case_id: str) -> bool:
         return False
 
 
-def close_abandoned(spool: Spool, now: datetime) -> list[str]:
-    """Mark abandoned runs as ended; return those.
-
-    Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
-    outside long ago.
-    """
-    closed, errors = [], ItemErrors()
-    for run in spool.runs():
-        with errors.of(f"run {run.run_id} is not ended"):
-            document = run.run() or {}
-            started = document.get("started_at")
-            over = document.get("ended_at") or run.loaded() is not None
-            if not started or over or document.get(EXPORTED):
-                continue
-            killed = run.is_controlled() is False
-            progress = _last_progress(run) if killed else None
-            if (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
-                mark_ended(run)
-                closed.append(run.run_id)
-    return closed
+def _is_abandoned(run: RunSpool, document: Document, now: datetime) -> bool:
+    started = document.get("started_at")
+    if not started or document.get(EXPORTED):
+        return False
+    killed = run.is_controlled() is False
+    progress = _last_progress(run) if killed else None
+    return (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED)
 
 
 def _last_progress(run: RunSpool) -> datetime | None:
-    """Return when the progress of a case was last written."""
     found = [
         _moment(progress["at"])
         for case_id in run.case_ids()
@@ -180,16 +146,14 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _result(batch: LoadBatch, changed: bool) -> IngestResult:
+def _sentence(batch: LoadBatch, changed: bool) -> str:
     ok = [case for case in batch.cases if case.status is CaseStatus.OK]
     left_out = sum(case.status is CaseStatus.LEFT_OUT for case in batch.cases)
     quarantined = sum(case.measurement is not None and case.measurement.quarantined for case in ok)
-    return IngestResult(
-        run_id=batch.run.run_id,
-        changed=changed,
-        measured=len(ok) - quarantined,
-        quarantined=quarantined,
-        failed=len(batch.cases) - len(ok) - left_out,
-        missing=len(batch.planned) - len(batch.cases),
-        left_out=left_out,
+    what = "loaded" if changed else "was loaded before; nothing changed"
+    said = (
+        f"run {batch.run.run_id} {what}: {len(ok) - quarantined} measured, "
+        f"{quarantined} quarantined, {len(batch.cases) - len(ok) - left_out} failed or not "
+        f"measured, {len(batch.planned) - len(batch.cases)} missing"
     )
+    return f"{said}, {left_out} left out" if left_out else said

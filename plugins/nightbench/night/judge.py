@@ -4,7 +4,7 @@ Every run gets verdicts; only nightly runs open and close alerts and send messag
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for
 from nightbench.alerts.explain import explain_alerts
@@ -23,16 +23,12 @@ from nightbench.core.model import (
     Verdict,
 )
 from nightbench.core.run_plan import RunPlan
-from nightbench.detection import (
-    NIGHTS_READ,
-    judge_cases,
-    modes_of_cases,
-)
+from nightbench.detection import NIGHTS_READ, judge_cases, modes_of_cases
 from nightbench.detection.drift import Drift
-from nightbench.detection.factors import NightRow, SharedChange
+from nightbench.detection.factors import SharedChange
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
-from nightbench.night.detector_grade import DetectorGrades, grade_detector
+from nightbench.night.detector_grade import grade_detector
 from nightbench.night.reference_verdicts import paired_cases
 from nightbench.night.shared_verdicts import (
     CHANGES,
@@ -50,7 +46,7 @@ from nightbench.night.training_verdicts import (
 )
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Warehouse
+from nightbench.warehouse import Warehouse, opened
 from nightbench.warehouse.connection import Connect
 
 
@@ -63,27 +59,19 @@ class JudgeResult:
     resolved: tuple[str, ...] = ()
     """case_ids whose alerts ended."""
     deliveries: tuple[Delivery, ...] = ()
-    graded: DetectorGrades | None = None
-    """Grades of the detector; None for a run that is not nightly."""
+    graded: str | None = None
+    """Grades of the detector in one line; None if the run is not nightly, or none was due."""
 
 
-@dataclass(frozen=True)
-class JudgedCases:
-    """A run's verdicts with the histories behind them."""
+@dataclass(frozen=True, kw_only=True)
+class JudgedCases(SharedVerdicts):
+    """A run's verdicts in the order of its plan, with the histories behind them."""
 
-    verdicts: Sequence[Verdict]
-    """In the order of the plan."""
     drifts: Mapping[str, Drift | None]
     """Drifts of the cases that have a value, by case_id."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
-    shared_changes: Sequence[SharedChange] = ()
-    """Shared changes; of nightly runs alone."""
-    own: frozenset[str] = frozenset()
-    """Members of a shared change that changed by themselves as well."""
-    rows: Mapping[str, NightRow] = field(default_factory=dict)
-    """Series of the night that have a value; of nightly runs alone."""
-    trainings: TrainingVerdicts = field(default_factory=dict)
+    trainings: TrainingVerdicts
 
 
 def judge_run(
@@ -97,16 +85,14 @@ def judge_run(
 ) -> JudgeResult:
     """Judge a loaded run, store its verdicts, and send notifications.
 
-    Where it `confirms`, suspected regressions are measured again, and the night's message waits.
+    If it `confirms`, suspected regressions are measured again, and the night's message waits.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
         UserError: the run was never loaded, or no channel took the message.
     """
     plan = read_plan(spool.run(run_id))
-    connection = connect()
-    try:
-        warehouse = Warehouse(connection)
+    with opened(connect) as warehouse:
         judged = judge_and_store(warehouse, plan)
         verdicts = tuple(judged.verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
@@ -114,13 +100,20 @@ def judge_run(
         # Two processes that judge at once would both send the same alert.
         warehouse.alerts.lock(plan.run.cluster)
         # A night that is judged late, or again, must not change alerts that later nights changed.
-        later = warehouse.series.judged_since(
-            plan.run.cluster, plan.run.started_at, judged.histories
-        )
+        later = {
+            row["case_id"]
+            for row in warehouse.series.read(
+                "judged_since",
+                cluster=plan.run.cluster,
+                started_at=plan.run.started_at,
+                case_ids=list(judged.histories),
+            )
+        }
         noisy = quarantine(warehouse, plan, judged.histories)
         follow_drifts(warehouse, plan, judged.drifts, judged.histories, later, noisy)
         cluster = plan.run.cluster
         changed = LiveSharedChange.of(warehouse.alerts.read("live_shared_changes", cluster=cluster))
+        current = [verdict for verdict in verdicts if verdict.case_id not in later]
         metric = plan.policy.metric
         if metric != "throughput":
             changed = []
@@ -131,8 +124,8 @@ def judge_run(
             if (alert := LiveAlert.from_row(row)).metric == metric
         ]
         shared = share_alerts(
-            [verdict for verdict in verdicts if verdict.case_id not in later],
-            judged.shared_changes,
+            current,
+            judged.changes,
             changed,
             judged.own,
             noisy,
@@ -148,21 +141,18 @@ def judge_run(
         )
         changes.to_grow += (each for each in shared.adopted if each not in changes.to_grow)
         joined = _end_joined(warehouse, live, shared, run_id)
-        opened, resolved = _store(warehouse, changes, run_id)
+        new, resolved = _store(warehouse, changes, run_id)
         resolved += joined
-        current = [verdict for verdict in verdicts if verdict.case_id not in later]
-        opened = (*opened, *follow_training(warehouse, plan, current, judged.trainings))
-        _store_shared_changes(warehouse, plan.run, judged.shared_changes, shared)
+        new = (*new, *follow_training(warehouse, plan, current, judged.trainings))
+        _store_shared_changes(warehouse, plan.run, judged.changes, shared)
         explain_alerts(warehouse.causes, plan.run, plan.policy.clear_change)
         if confirms:
-            confirm_suspects(connection, plan)
+            confirm_suspects(warehouse, plan)
         notifier = Notifier.of(resolve, base_url)
         deliveries = notify(warehouse, plan, notifier)
-    finally:
-        connection.close()
     # On a connection of its own, so that the lock of the alerts is free meanwhile.
     graded = grade_detector(connect, plan)
-    return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
+    return JudgeResult(verdicts, new, tuple(resolved), deliveries, graded)
 
 
 def _end_joined(
@@ -193,16 +183,15 @@ def _store(
     for verdict in changes.to_continue:
         warehouse.alerts.open(verdict)
     for alert in changes.to_grow:
-        warehouse.alerts.grow(alert.alert_id, run_id)
+        warehouse.alerts.change("grow_alert", alert.alert_id, run_id)
     for alert, suspect in changes.to_watch:
-        warehouse.alerts.watch(alert.alert_id, suspect, run_id)
+        warehouse.alerts.change("watch_alert", alert.alert_id, suspect, run_id)
     return (*reopened, *opened), resolved
 
 
 def _store_shared_changes(
     warehouse: Warehouse, run: Run, shared_changes: Sequence[SharedChange], shared: SharedAlerts
 ) -> None:
-    """Store what the series of a night share, with the alert of each that has one."""
     alert_ids = {
         row["case_id"]: row["alert_id"]
         for row in warehouse.alerts.read("continuing_alerts", cluster=run.cluster)
@@ -288,9 +277,8 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         for verdict in verdicts
         if verdict.case_id in judgements
     }
-    return JudgedCases(
-        verdicts, drifts, histories, shared.changes, shared.own, shared.rows, trainings
-    )
+    judged = vars(shared) | {"verdicts": verdicts}
+    return JudgedCases(**judged, drifts=drifts, histories=histories, trainings=trainings)
 
 
 def _read_cases(

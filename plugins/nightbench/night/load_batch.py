@@ -9,7 +9,6 @@ from nightbench.core.documents import from_document, to_document
 from nightbench.core.model import (
     CaseStatus,
     CaseToLoad,
-    CheckResult,
     LoadBatch,
     Process,
     Reason,
@@ -105,6 +104,10 @@ def _case(
     records = tuple(_record(store, number, fingerprints) for number in store.repeats())
     summaries = tuple(summarize_repeat(record, planned.case) for record in records)
     checks = tuple(check_repeats(context, records, summaries))
+    refused = [check for check in checks if check.quarantines]
+    numbers = {check.repeat for check in refused}
+    # The checks that the last quarantined repeat failed say why a case has no result.
+    last = max((check.repeat or 0 for check in refused), default=0)
     outcome = _outcome(store)
     measurement = summarize_case(
         run_id=plan.run.run_id,
@@ -114,8 +117,8 @@ def _case(
         unit=planned.unit or "",
         repeats=summaries,
         records=records,
-        good=_good(records, checks),
-        refusals=_refusals(checks),
+        good={r.repeat for r in records if r.status == "ok" and r.repeat not in numbers},
+        refusals=[check.reason for check in refused if check.repeat == last],
         definition_digest=planned.definition_digest,
         status=outcome.status,
         reasons=outcome.reasons,
@@ -150,22 +153,10 @@ def _damage(error: DamagedDocument) -> Reason:
     return Reason(ReasonCode.CONTROLLER_ERROR, observed=str(error))
 
 
-def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) -> set[int]:
-    """Return the numbers of successful repeats that no check quarantines."""
-    refused = {c.repeat for c in checks if c.quarantines}
-    return {r.repeat for r in records if r.status == "ok" and r.repeat not in refused}
-
-
-def _refusals(checks: tuple[CheckResult, ...]) -> list[Reason]:
-    """The checks that the last quarantined repeat failed."""
-    last = max((c.repeat or 0 for c in checks if c.quarantines), default=0)
-    return [c.reason for c in checks if c.quarantines and c.repeat == last]
-
-
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
     """Return one repeat: the controller's record with the results of all nodes.
 
-    It failed where one of its files is damaged.
+    It failed if one of its files is damaged.
     """
     try:
         with of_this_version(store.folder / f"repeat-{number:03d}"):
@@ -182,7 +173,6 @@ def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
 
 
 def _elapsed_s(records: tuple[RepeatRecord, ...], outcome: CaseOutcome) -> float | None:
-    """Return the seconds from the first launch to the end of a case; None where unknown."""
     starts = [record.started_at for record in records if record.started_at is not None]
     if not starts or not outcome.ended_at:
         return None

@@ -6,12 +6,12 @@ sends alerts (`nightbench.alerts.outbox`).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from nightbench.alerts import Delivery, Message, Picture, outbox
+from nightbench.alerts import Message, Picture, outbox
 from nightbench.alerts.outbox import Item, Outbox, Router
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
@@ -39,6 +39,10 @@ LOOK_BACK = timedelta(days=7)
 
 CASES_NAMED = 20
 """Cases without a result that a message lists; the rest is counted."""
+
+OTHER_AT_WORK = "another check is running"
+
+UNFINISHED = (NightState.WAITING, NightState.MISSING)
 
 LATEST = timedelta(hours=36)
 """Period without any result of any suite after which a cluster counts as silent."""
@@ -68,28 +72,6 @@ class CheckedNight:
         return Router(promise.owner, promise.channels or (), promise.routes).of(row)
 
 
-@dataclass(frozen=True)
-class DeadlineCheck:
-    """Result of a check of all expected nights."""
-
-    suites: int
-    missing: tuple[CheckedNight, ...] = ()
-    """All nights that are missing now, notified or not."""
-    deliveries: tuple[Delivery, ...] = ()
-    refusals: tuple[str, ...] = ()
-    """Messages that no channel accepted; the next check sends them."""
-    other_at_work: bool = False
-
-    def sentence(self) -> str:
-        """Return the result as one line."""
-        if self.other_at_work:
-            return "another check is running"
-        names = ", ".join(
-            f"{k.promise.suite} of {clock(k.night.scheduled_at)}" for k in self.missing
-        )
-        return f"{self.suites} suites with a schedule; missing: {names or 'nothing'}"
-
-
 def check_deadlines(
     promises: Sequence[ScheduledSuite],
     spool: Spool,
@@ -98,17 +80,21 @@ def check_deadlines(
     *,
     resolve: Callable[[str], str] | None = None,
     base_url: str | None = None,
-) -> DeadlineCheck:
+) -> str:
     """Check every expected night of all suites with a schedule; store and notify of what is new.
+
+    Returns:
+        All nights that are missing now, notified or not, in one line.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
+        UserError: no channel accepted a message; the next check sends the message again.
     """
     with opened(connect) as warehouse:
         if not warehouse.nights.lock():
-            return DeadlineCheck(len(promises), other_at_work=True)
+            return OTHER_AT_WORK
         kept: list[CheckedNight] = []
-        latest: dict[tuple[str, str], CheckedNight] = {}
+        latest: dict[str, dict[str, CheckedNight]] = defaultdict(dict)
         for each in promises:
             promise = _whole(each, warehouse.nights, spool)
             if promise is None or promise.timetable is None:
@@ -116,25 +102,35 @@ def check_deadlines(
             for one in _nights_of(promise, promise.timetable, warehouse.nights, spool, now):
                 kept.append(one)
                 if one.night.due_at <= now and now - one.night.scheduled_at <= LATEST:
-                    latest[one.promise.cluster, one.promise.suite] = one
-        silent = {
+                    latest[one.promise.cluster][one.promise.suite] = one
+        silent = [
             cluster
-            for cluster in {cluster for cluster, _ in latest}
-            if _is_silent(
-                [one for (c, _), one in latest.items() if c == cluster], warehouse.nights, cluster
-            )
-        }
+            for cluster, by_suite in latest.items()
+            if _is_silent(by_suite.values(), warehouse.nights, cluster)
+        ]
         sent = Outbox(warehouse.messages, resolve)
         _MissingNightNotifier(warehouse.nights, sent, now, base_url).send_all(kept, silent)
-        missing = tuple(one for one in kept if one.found.state is NightState.MISSING)
+        missing = [
+            f"{one.promise.suite} of {clock(one.night.scheduled_at)}"
+            for one in kept
+            if one.found.state is NightState.MISSING
+        ]
         warehouse.nights.store_check(len(promises), len(missing), now)
-    return DeadlineCheck(len(promises), missing, tuple(sent.deliveries), tuple(sent.refusals))
+    for delivery in sent.deliveries:
+        if not delivery.sent:
+            log.warning("%s accepted no message: %s", delivery.channel, delivery.error)
+    if sent.refusals:
+        raise UserError(
+            f"No channel accepted {'. Nor '.join(sent.refusals)}. The missing nights are "
+            "stored; the next check sends the message again."
+        )
+    return f"{len(promises)} suites with a schedule; missing: {', '.join(missing) or 'nothing'}"
 
 
 def _whole(
     promise: ScheduledSuite, repository: NightRepository, spool: Spool
 ) -> ScheduledSuite | None:
-    """Return the suite, completed from its last readable file; None where it was never read."""
+    """Return the suite, completed from its last readable file; None if it was never read."""
     if promise.timetable is None:
         known = repository.watched(promise.suite)
         if known is None:
@@ -167,30 +163,27 @@ def _nights_of(
     stored = {
         row["scheduled_at"]: row
         for row in repository.read(
-            "unfinished_nights", suite=promise.suite, cluster=promise.cluster, since=now - LOOK_BACK
+            "stored_nights", suite=promise.suite, cluster=promise.cluster, since=now - LOOK_BACK
         )
-    }
-    finished = {
-        row["scheduled_at"]: row
-        for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
-        if row["scheduled_at"] not in stored
     }
     # A stored expected night stays, even if the file has changed since.
     expected = {night.scheduled_at: night for night in expected_nights(timetable, earliest, now)}
-    expected |= {at: _night(row) for at, row in stored.items()}
+    expected |= {
+        at: ExpectedNight(at, row["until"], row["due_at"], row["why"])
+        for at, row in stored.items()
+        if row["state"] in UNFINISHED
+    }
     if not expected:
         return []
     first = min(expected)
     runs = _runs(promise, repository, spool, first - LONGEST_RUN)
     kept = []
     for at in sorted(expected):
-        night = expected[at]
-        if at in finished:
-            row = finished[at]
+        night, row = expected[at], stored.get(at, {})
+        if row and row["state"] not in UNFINISHED:
             found = NightStatus(NightState(row["state"]), row["sentence"], row["run_id"])
             kept.append(CheckedNight(promise, night, found))
             continue
-        row = stored.get(at, {})
         was_paused = bool(row.get("was_paused")) or promise.is_paused
         found = night_status(
             night,
@@ -203,10 +196,6 @@ def _nights_of(
         repository.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
         kept.append(CheckedNight(promise, night, found))
     return kept
-
-
-def _night(row: Mapping[str, Any]) -> ExpectedNight:
-    return ExpectedNight(row["scheduled_at"], row["until"], row["due_at"], row["why"])
 
 
 def _runs(
@@ -249,15 +238,15 @@ def _lacks(folder: RunSpool) -> tuple[int, tuple[str, ...]]:
     return len(measured), tuple(x for x in measured if folder.outcome(x) is None)
 
 
-def _is_silent(latest: Sequence[CheckedNight], repository: NightRepository, cluster: str) -> bool:
+def _is_silent(latest: Iterable[CheckedNight], repository: NightRepository, cluster: str) -> bool:
     """Return whether no suite of a cluster had a result, though several were scheduled."""
     wanted = [one for one in latest if one.found.state is not NightState.PAUSED]
     if len(wanted) < 2 or not all(
         one.found.state is NightState.MISSING and one.found.is_empty for one in wanted
     ):
         return False
-    heard = repository.last_result_at(cluster)
-    return heard is None or heard < min(one.night.scheduled_at for one in wanted)
+    heard = repository.first("cluster_heard", cluster=cluster)
+    return heard is None or heard["at"] < min(one.night.scheduled_at for one in wanted)
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -265,8 +254,6 @@ def _is_silent(latest: Sequence[CheckedNight], repository: NightRepository, clus
 
 @dataclass
 class _MissingNightNotifier:
-    """Sends messages about missing nights, and about late results."""
-
     repository: NightRepository
     outbox: Outbox
     now: datetime
@@ -355,19 +342,3 @@ def _title(batch: Sequence[CheckedNight]) -> str:
             f"{where}: {len(one.found.without)} cases without a result by {clock(one.night.due_at)}"
         )
     return f"{where}: not finished by {clock(one.night.due_at)}"
-
-
-# --- what callers require ------------------------------------------------------------------
-
-
-def require_delivered(checked: DeadlineCheck) -> None:
-    """Raise where no channel accepted a message.
-
-    Raises:
-        UserError: with the channels' reasons.
-    """
-    if checked.refusals:
-        raise UserError(
-            f"No channel accepted {'. Nor '.join(checked.refusals)}. The missing nights are "
-            "stored; the next check sends the message again."
-        )

@@ -1,13 +1,9 @@
-"""Plans a run: which cases fit into the hours of suite and cluster; stored before any launch.
-
-Durations and last tries of cases are read from the warehouse, or else from the spool.
-"""
+"""Plans a run: which cases fit into the hours of suite and cluster; stored before any launch."""
 
 from __future__ import annotations
 
 import logging
-import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -24,16 +20,15 @@ from nightbench.core.budget import (
     night_window,
 )
 from nightbench.core.capabilities import broken
-from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, WarehouseUnavailable
+from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.hours import Hours, Span, opening
-from nightbench.core.model import CaseStatus, Catalog, Cluster, RunKind, Suite
+from nightbench.core.model import Catalog, Cluster, Suite
 from nightbench.core.placement import resources_of
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
 from nightbench.core.sentences import sentence
 from nightbench.night.reference_plan import pair_text, plan_pairs
-from nightbench.spool import CaseStore, RunSpool, Spool
-from nightbench.spool.documents import of_this_version
+from nightbench.spool import Spool
 from nightbench.spool.plans import PlannedJob, save_job, store_plan
 
 if TYPE_CHECKING:
@@ -41,14 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_RUNS_LOOKED_AT = 20
-_TRIED = (CaseStatus.OK, CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 
-
-def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, CaseHistory]:
+def case_histories(cluster: str, connect: Connect) -> dict[str, CaseHistory]:
     """Return case_id -> durations and last try of the cases on a cluster.
 
-    Where the warehouse is away, the newest runs in the spool are read.
+    Empty if the warehouse is away: the planner then guesses the durations.
     """
     # Imported here: a machine that only plans has no driver of PostgreSQL.
     from nightbench.warehouse import opened
@@ -57,63 +49,8 @@ def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, Ca
         with opened(connect) as warehouse:
             return warehouse.runs.case_past(cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
-        log.warning("Estimates come from the spool: %s", error)
-        return _of_files(cluster, spool)
-
-
-def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
-    found: dict[str, list[CaseHistory]] = {}
-    errors = ItemErrors()
-    for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        with errors.of(f"no estimates from {run.run_id}"), of_this_version(run.folder):
-            for case_id, trial in list(_trials(run, cluster)):
-                found.setdefault(case_id, []).append(trial)
-    return {case_id: _past(trials) for case_id, trials in found.items()}
-
-
-def _trials(run: RunSpool, cluster: str) -> Iterator[tuple[str, CaseHistory]]:
-    """Yield the durations of a run's cases; none if it ran on another cluster."""
-    document = run.run() or {}
-    if document.get("cluster") != cluster:
-        return
-    is_nightly = document.get("run_kind") == RunKind.NIGHTLY.value
-    definitions = {entry["case_id"]: entry["definition_digest"] for entry in run.planned()}
-    for case_id in run.case_ids():
-        store = run.latest(case_id)
-        outcome = store.outcome() if store else None
-        if store is None or outcome is None:
-            continue
-        seconds, status = _seconds(store, outcome["ended_at"]), outcome["status"]
-        counts = is_nightly and (status in _TRIED or seconds is not None)
-        at = datetime.fromisoformat(document["started_at"]) if counts else None
-        if status != CaseStatus.OK or seconds is None:
-            yield case_id, CaseHistory(last=at)
-            continue
-        good = sum(each["status"] == "ok" for each in outcome["repeats"])
-        yield case_id, CaseHistory(seconds, seconds / max(good, 1), at, definitions.get(case_id))
-
-
-def _seconds(store: CaseStore, ended_at: str) -> float | None:
-    """Return the seconds from the first launch to the end; None where nothing was launched."""
-    began = (store.repeat(1) or {}).get("started_at")
-    if not began:
-        return None
-    return (datetime.fromisoformat(ended_at) - datetime.fromisoformat(began)).total_seconds()
-
-
-def _past(trials: list[CaseHistory]) -> CaseHistory:
-    """Return the medians of those that measured what the newest did; the oldest comes first."""
-    last = max((each.last for each in trials if each.last is not None), default=None)
-    good = [each for each in trials if each.seconds is not None]
-    if not good:
-        return CaseHistory(last=last)
-    same = [each for each in good if each.definition == good[-1].definition]
-    return CaseHistory(
-        seconds=statistics.median(each.seconds for each in same if each.seconds is not None),
-        repeat_s=statistics.median(each.repeat_s for each in same if each.repeat_s is not None),
-        last=last,
-        definition=good[-1].definition,
-    )
+        log.warning("Durations are guessed: %s", error)
+        return {}
 
 
 def plan_night(
@@ -197,7 +134,7 @@ class TooLateForNight(UserError):
 
 
 def night_start(request: RunRequest, now: datetime, catalog: Catalog) -> datetime | None:
-    """Return when the night of a request begins; None where it has begun or none is requested.
+    """Return when the night of a request begins; None if it has begun or none is requested.
 
     Raises:
         TooLateForNight: it begins more than `LONGEST_WAIT` from now.
@@ -232,7 +169,7 @@ def plan_run(
     dag_run_id: str | None = None,
     most_cases: int | None = None,
 ) -> list[str]:
-    """Store the plan of a run, in the spool and, where it answers, in the warehouse.
+    """Store the plan of a run, in the spool and, if it answers, in the warehouse.
 
     `most_cases` is how many cases can be measured in one run.
 
@@ -248,7 +185,7 @@ def plan_run(
     from nightbench.warehouse import opened
 
     suite, cluster, catalog = resolve_request(request, catalog)
-    past = case_histories(cluster.name, connect, spool)
+    past = case_histories(cluster.name, connect)
     night = deadline = None
     if request.night:
         night = plan_night(suite, cluster, catalog, past, started_at)

@@ -42,7 +42,7 @@ def plan_pairs(
     """Return the cases of a night's plan that are measured with their line's reference build.
 
     Cases with the most noise between nights come first, and what the window has no time for is left
-    out. Where the reference is another one than the last time, the one before is measured as well.
+    out. If the reference is another one than the last time, the one before is measured as well.
     """
     pinned = dataclasses.replace(suite, builds={**suite.builds, **suite.reference})
     cases = {case.case_id: case for case in suite.cases}

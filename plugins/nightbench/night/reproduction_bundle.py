@@ -5,7 +5,7 @@
     code/               what was shipped to the nodes, with the locks of the framework line
     jobs/<case_id>/job.json, export.json
 
-Code and job come from the spool; where they have left it, the archive holds the rest. No job holds
+Code and job come from the spool; if they have left it, the archive holds the rest. No job holds
 a secret: `config.env` refuses them in the files that jobs are made from.
 """
 
@@ -24,7 +24,6 @@ from nightbench.spool import RunSpool
 from nightbench.spool.plans import load_job
 
 Row = Mapping[str, Any]
-_NOTHING: dict[str, Any] = {}
 
 
 def write_bundle(
@@ -37,7 +36,7 @@ def write_bundle(
     """Write the archive, a .tar.gz, of a row of `marts.fct_measurement` with its `fct_repeat`s.
 
     Its files may have left the spool. Returns why it cannot be measured again from the archive
-    alone; None where it can.
+    alone; None if it can.
     """
     case_id = measurement["case_id"]
     job, archive = _job(run, case_id), run.code()
@@ -138,7 +137,6 @@ def _readme(
 
 
 def _environment(job: JobSpec, code: Mapping[str, bytes]) -> list[str]:
-    """Commands that make the environment of a job's build."""
     build, lock = job.build, _lock(job)
     if build.source != "index":
         digest = f", digest {build.digest}" if build.digest else ""
@@ -146,7 +144,7 @@ def _environment(job: JobSpec, code: Mapping[str, bytes]) -> list[str]:
     if lock not in code:
         return ["# the line needs no environment"]
     line = json.loads(code[f"frameworks/{build.line}/framework.json"])
-    index = line["variants"][build.variant].get("index", _NOTHING).get("url")
+    index = line["variants"][build.variant].get("index", {}).get("url")
     extra = f" --extra-index-url {index}" if index else ""
     commands = [
         f"python{line['python']} -m venv env",
@@ -162,7 +160,7 @@ def _lock(job: JobSpec) -> str:
 
 
 def _python(job: JobSpec, code: Mapping[str, bytes]) -> str:
-    """The option that names the interpreter; none where the agent's own will do."""
+    """The option that names the interpreter; none if the agent's own will do."""
     if job.build.source != "index":
         return " --python INTERPRETER"
     return ' --python "$PWD/env/bin/python"' if _lock(job) in code else ""
@@ -170,13 +168,8 @@ def _python(job: JobSpec, code: Mapping[str, bytes]) -> str:
 
 def _command(measurement: Row, job: JobSpec | None) -> str:
     build = job.build if job is not None else Build(str(measurement["framework"]))
-    state = {
-        "line": build.line,
-        "source": build.source,
-        "location": build.location,
-        "build_version": build.version,
-        "framework_version": measurement["framework_version"],
-    }
+    version = measurement["framework_version"]
+    state = vars(build) | {"build_version": build.version, "framework_version": version}
     return command_of(measurement["suite"], measurement["case_id"], None, state)
 
 

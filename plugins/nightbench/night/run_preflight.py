@@ -1,14 +1,13 @@
 """The preflight of a run: examine its nodes, record that, place cases around unhealthy ones.
 
 It never fails a run. An unhealthy node costs the cases that need it, and one without enough nodes
-ends as failed. Where the nodes cannot be examined, each case meets the same problem and reports it.
+ends as failed. If the nodes cannot be examined, each case meets the same problem and reports it.
 """
 
 import asyncio
 import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import closing
 from typing import Any
 
 from nightbench.config import load_catalog
@@ -25,7 +24,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.placement import TooFewNodes, moved, nodes_for
 from nightbench.core.sentences import sentences
-from nightbench.gang import GangEvent, Target
+from nightbench.gang import Target
 from nightbench.night.cluster_preflight import (
     ClusterHealth,
     examine,
@@ -37,6 +36,7 @@ from nightbench.night.code_snapshot import kept_shipment
 from nightbench.nodes import FindingLevel, NodesOut, NodeState, left_out_because
 from nightbench.spool import RunSpool
 from nightbench.spool.plans import PlannedJob, load_cluster, load_job, save_job
+from nightbench.warehouse import opened
 from nightbench.warehouse.connection import Connect
 
 EXAMINE_LIMIT_S = 900.0
@@ -73,7 +73,7 @@ class Placement:
 
 
 def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Placement:
-    """Move cases whose nodes are left out to others, where the cluster has them."""
+    """Move cases whose nodes are left out to others, if the cluster has them."""
     kept: list[JobSpec] = []
     changed: list[str] = []
     unplaced: dict[str, tuple[Reason, ...]] = {}
@@ -83,7 +83,10 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
             kept.append(job)
             continue
         try:
-            nodes = nodes_for(job.case, _same_machine_nodes(job, cluster), out.keys())
+            # A job keeps the CPU architecture that it was placed on.
+            same = [node for node in cluster.nodes if node.machine == job.nodes[0].machine]
+            there = dataclasses.replace(cluster, nodes=tuple(same))
+            nodes = nodes_for(job.case, there, out.keys())
         except TooFewNodes as error:
             unplaced[job.case.case_id] = (
                 *(reason for node in lost for reason in out[node]),
@@ -94,12 +97,6 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
         processes = moved(job.processes, job.nodes, nodes, cluster)
         kept.append(dataclasses.replace(job, nodes=nodes, processes=processes))
     return Placement(tuple(kept), tuple(changed), unplaced)
-
-
-def _same_machine_nodes(job: JobSpec, cluster: Cluster) -> Cluster:
-    """Return the cluster with nodes of the CPU architecture alone that a job was placed on."""
-    nodes = tuple(node for node in cluster.nodes if node.machine == job.nodes[0].machine)
-    return dataclasses.replace(cluster, nodes=nodes)
 
 
 def save_placement(folder: RunSpool, placement: Placement) -> None:
@@ -131,7 +128,7 @@ class CaseUnplaced(UserError):
 
 
 def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
-    """Return the job on nodes that have not failed in this run; unchanged where its own have not.
+    """Return the job on nodes that have not failed in this run; unchanged if its own have not.
 
     Raises:
         CaseUnplaced: too few nodes are left.
@@ -150,14 +147,13 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     return moved
 
 
-def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> dict[str, Any]:
+def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> str | None:
     """Examine the nodes of a planned run and place its cases around the unhealthy ones.
 
     Orphaned processes of Nightbench are ended first.
 
     Returns:
-        For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or
-        `problem` where the nodes could not be examined.
+        Why the nodes could not be examined; None if they were.
     """
     try:
         cluster = on_this_machine(load_cluster(run))
@@ -166,23 +162,21 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
     except TimeoutError:
         # Without this limit, the task's own timeout would fail all cases.
         log.error("The nodes could not be examined within %.0f s", EXAMINE_LIMIT_S)
-        return {"problem": f"the nodes could not be examined within {EXAMINE_LIMIT_S:.0f} s"}
+        return f"the nodes could not be examined within {EXAMINE_LIMIT_S:.0f} s"
     except UserError as error:
         # Each case meets the same problem and reports it.
         log.error("The nodes could not be examined: %s", error)
-        return {"problem": str(error)}
+        return str(error)
     except Exception as defect:  # An unexpected answer of one node must not end the night.
         log.exception("The nodes could not be examined")
-        return {"problem": f"a defect of Nightbench; see the log of this task: {defect!r}"}
+        return f"a defect of Nightbench; see the log of this task: {defect!r}"
     _log_findings(health)
     states = record(run.run_id, health, cluster.health, connect)
-    return _place(run, cluster, health, states)
+    _place(run, cluster, health, states)
+    return None
 
 
 async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -> ClusterHealth:
-    def log_event(event: GangEvent) -> None:
-        log.info("%s", event)
-
     targets, document = await open_targets(cluster), run.run() or {}
     shipment = kept_shipment(run, document["code_digest"], cluster.environments.wheelhouse)
     frameworks = load_catalog(shipment.benchmarks).frameworks
@@ -195,7 +189,7 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
         # Controls are series of nightly runs; a run on demand does not wait for them.
         controls=document.get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
-        on_event=log_event,
+        on_event=lambda event: log.info("%s", event),
     )
 
 
@@ -219,8 +213,8 @@ def record(
 ) -> dict[str, NodeState]:
     """Store a preflight; return the states of the nodes, or none if the warehouse is away."""
     try:
-        with closing(connect()) as connection:
-            return record_preflight(connection, run_id, health, policy)
+        with opened(connect) as warehouse:
+            return record_preflight(warehouse, run_id, health, policy)
     except UserError as error:
         # The warehouse is away, or refuses (a missing migration): the ingest reports that again.
         log.warning("Quarantined nodes are unknown, the preflight waits in the spool: %s", error)
@@ -244,7 +238,7 @@ def place_on_healthy(
 
 def _place(
     run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
-) -> dict[str, Any]:
+) -> None:
     planned = {
         case_id: load_job(run, case_id, 0)
         for case_id in (entry["case_id"] for entry in run.planned())
@@ -259,11 +253,5 @@ def _place(
         if case_id in placement.moved:
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s moves to %s", case_id, ", ".join(node.name for node in job.nodes))
-    unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
-    for case_id, why in unplaced.items():
-        log.error("%s: %s", case_id, why)
-    return {
-        "out": {node: sentences(why) for node, why in out.items()},
-        "moved": list(placement.moved),
-        "unplaced": unplaced,
-    }
+    for case_id, why in placement.unplaced.items():
+        log.error("%s: %s", case_id, sentences(why))

@@ -13,9 +13,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Run, RunKind, Suite, SuiteTable
 from nightbench.core.tables import Cell, fill
 from nightbench.night.cluster_preflight import notes as node_notes
-from nightbench.night.detector_grade import DetectorGrades
 from nightbench.report import (
-    charts,
     from_warehouse,
     report_page,
     report_text,
@@ -72,7 +70,7 @@ def write_run_tables(
     for table, cells in tables:
         parts.append(suite_tables.to_markdown(table, cells).rstrip())
         if folder is not None:
-            charts.write_charts(table, cells, folder / run.run_id)
+            suite_tables.write_charts(table, cells, folder / run.run_id)
             figure = f"{run.run_id}/{table.name}"
             parts.append(f"![{table.title}]({figure}.png)\n\n[as SVG]({figure}.svg)")
     return tables, "\n\n".join(parts)
@@ -156,15 +154,13 @@ def write_run_report(
     connect: Connect,
     folder: Path,
     notes: Sequence[str],
-    graded: DetectorGrades | None = None,
 ) -> tuple[str, Path]:
     """Write the reports of a loaded run; return its headline and the path of the Markdown one.
 
     Raises:
         UserError: the warehouse is away, or the run's files cannot be read.
     """
-    lines = [*notes, graded.sentence()] if graded is not None else notes
     with opened(connect) as warehouse:
         rows = from_warehouse(warehouse.runs.results(run.run_id))
-        report = gather(warehouse, read_plan(run).run, rows, run, lines, folder)
+        report = gather(warehouse, read_plan(run).run, rows, run, notes, folder)
     return headline(rows), keep_report(report, folder)

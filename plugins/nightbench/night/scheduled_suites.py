@@ -9,7 +9,6 @@ from nightbench.config.suite_heads import SuiteHead, suite_heads
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
-from nightbench.core.hours import Clock, Hours
 from nightbench.core.model import Catalog, Route
 
 
@@ -21,15 +20,15 @@ class ScheduledSuite:
     cluster: str
     owner: str
     timetable: NightSchedule | None
-    """None where its file is unreadable: then the last known one holds."""
+    """None if its file is unreadable: then the last known one holds."""
     channels: tuple[str, ...] | None = None
-    """Channels of the suite; None where unreadable: then those of its last run."""
+    """Channels of the suite; None if unreadable: then those of its last run."""
     routes: tuple[Route, ...] = ()
-    """Owners and channels of its missing nights, where others than the suite's."""
+    """Owners and channels of its missing nights, if others than the suite's."""
     is_paused: bool = False
-    """True where its DAG is paused."""
+    """True if its DAG is paused."""
     problem: str | None = None
-    """Why it cannot run; empty where no reason is known."""
+    """Why it cannot run; empty if no reason is known."""
     dag_id: str = ""
 
 
@@ -53,13 +52,12 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
     except UserError as error:
         # Planning its run fails with the same message, so there will be no result.
         return dataclasses.replace(broken, problem=f"its file has an error: {error}")
-    hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
-    deadline = Clock.parse(suite.night.deadline) if suite.night.deadline else None
+    hours = tuple(text for text in (cluster.window, suite.night.window) if text)
     return ScheduledSuite(
         suite.name,
         suite.cluster,
         suite.owner,
-        NightSchedule(head.schedule, tuple(hours), suite.night.budget_s, deadline),
+        NightSchedule(head.schedule, hours, suite.night.budget_s, suite.night.deadline),
         suite.alerts,
         suite.routes,
         dag_id=head.dag_id,

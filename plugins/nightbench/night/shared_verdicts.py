@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from statistics import median
@@ -137,7 +137,12 @@ def find_shared(
         unchanged = _unchanged_by_release(row, others, alone)
         if unchanged:
             again[case_id], beside[case_id] = row.points, unchanged
-    left = dict(zip(again, _judge_again(again, rows, policy), strict=True))
+    # Here a new version makes no change likelier.
+    nights = (
+        (ChangeDetector(with_smallest=False, by_releases=False), points[:-1], points[-1])
+        for points in again.values()
+    )
+    left = dict(zip(again, judge_nights(nights, len(again), policy), strict=True))
     own = set()
     found: list[Verdict] = []
     for verdict in verdicts:
@@ -182,23 +187,6 @@ def residual_parts(
     return found
 
 
-def _judge_again(
-    again: Mapping[str, Sequence[HistoryPoint]],
-    rows: Mapping[str, NightRow],
-    policy: RegressionPolicy,
-) -> Iterator[Judgement]:
-    """Judge nights by case_id, whose versions make no change likelier."""
-    nights = (
-        (
-            ChangeDetector(False, by_releases=False),
-            points[:-1],
-            points[-1],
-        )
-        for case_id, points in again.items()
-    )
-    return judge_nights(nights, len(again), policy)
-
-
 def _line(row: NightRow) -> Factor:
     return next(factor for factor in row.factors if factor.kind is FactorKind.LINE)
 
@@ -208,7 +196,7 @@ def _unchanged_by_release(
 ) -> str:
     """Return how few series of a line moved with one that moved with no other.
 
-    A new version makes a change that begins with it likelier. Where it moved fewer than three
+    A new version makes a change that begins with it likelier. If it moved fewer than three
     series of its line, it does not, and the nights speak for themselves. Else empty.
     """
     since = alone[row.name][0] if row.name in alone else None
@@ -294,7 +282,6 @@ def placements(
 
 
 def _controls(warehouse: Warehouse, run: Run, days: Mapping[str, datetime]) -> Iterable[NightRow]:
-    """Return the control measurements of the nodes as rows of the night."""
     points: dict[tuple[str, ...], list[HistoryPoint]] = defaultdict(list)
     for row in warehouse.causes.read("night_controls", cluster=run.cluster, until=run.started_at):
         if row["run_id"] in days and row["median"] > 0:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from nightbench.config.builds import locked_staging, staged_wheels
 from nightbench.core.code_digest import file_digest
 from nightbench.core.errors import ItemErrors
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import Spool
 from nightbench.spool.documents import read_bytes
 from nightbench.spool.run import started_at
 
@@ -27,7 +27,7 @@ def remove_unused_wheels(spool: Spool, now: datetime) -> list[Path]:
     oldest = now - UNUSED
     removed, errors = [], ItemErrors()
     with locked_staging():
-        old = [wheel for wheel in staged_wheels() if _modified(wheel) < oldest]
+        old = [x for x in staged_wheels() if x.stat().st_mtime < oldest.timestamp()]
         used = list(_used_since(spool, oldest)) if old else []
         for wheel in old:
             written = json.dumps(str(wheel), ensure_ascii=False)[1:-1].encode()
@@ -49,14 +49,6 @@ def _used_since(spool: Spool, oldest: datetime) -> Iterator[bytes]:
     for folder in (*spool.runs(), *spool.comparisons()):
         began = started_at(folder)
         recent = began is None or began >= oldest.replace(tzinfo=None)
-        if recent or _is_unfinished(folder):
+        if recent or ((folder.folder / "planned.json").exists() and not folder.has_ended):
             for name in ("run.json", "planned.json"):
                 yield read_bytes(folder.folder / name) or b""
-
-
-def _is_unfinished(folder: RunSpool) -> bool:
-    return (folder.folder / "planned.json").exists() and not folder.has_ended
-
-
-def _modified(path: Path) -> datetime:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)

@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from nightbench.core.budget import PREPARE_S, duration, guess_repeat_s
+from nightbench.core.budget import PREPARE_S, CaseHistory, duration, guess_repeat_s
 from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError, WarehouseUnavailable
-from nightbench.core.model import Build, HistoryPoint, VerdictKind
+from nightbench.core.model import Build, VerdictKind
 from nightbench.core.model.experiments import NIGHT, NIGHTBENCH, Experiment, ExperimentKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
@@ -31,7 +31,6 @@ from nightbench.detection.robust import Z_90
 from nightbench.detection.series import series_of
 from nightbench.detection.training import PROVED_NIGHTS, Range, TrainingTraits
 from nightbench.warehouse import Warehouse
-from nightbench.warehouse.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class SuspectedRegression:
     bad_version: str | None
     """Framework version that the ranks reported."""
     good: Build | None
-    """Build that the last good night planned; None where unknown."""
+    """Build that the last good night planned; None if unknown."""
     good_version: str | None
     good_run_id: str | None
     nodes: tuple[str, ...]
@@ -87,7 +86,7 @@ class SuspectedRegression:
     """90 % interval of the change of level, by the night's verdict."""
     high: float | None = None
     noise: float | None = None
-    """Relative standard deviation of that night's repeats; None where unknown."""
+    """Relative standard deviation of that night's repeats; None if unknown."""
     trained: TrainedBefore | None = None
     """Training before a change of training; None for a drop of the throughput."""
 
@@ -102,7 +101,7 @@ class SuspectedRegression:
 
 
 def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
-    """Return the last good build and the night's; None where they are the same, or one is unknown.
+    """Return the last good build and the night's; None if they are the same, or one is unknown.
 
     Raises:
         BuildGone: a wheel or a prefix has changed, or cannot be read.
@@ -184,7 +183,7 @@ def suspected_regression(
 ) -> SuspectedRegression | None:
     """Return the suspected regression of an alert (alert_id, case_id, value, baseline).
 
-    None where it has no level, or is about another metric than throughput or losses. The verdicts
+    None if it has no level, or is about another metric than throughput or losses. The verdicts
     of the plan's night are stored.
     """
     case_id = alert["case_id"]
@@ -204,9 +203,11 @@ def suspected_regression(
         if not same:
             return None
         good_run_id = same[0]["run_id"]
-        trained = TrainedBefore(tuple(row["losses"] for row in same), traits_of(case))
+        traits = traits_of(case, plan.protocol)
+        trained = TrainedBefore(tuple(row["losses"] for row in same), traits)
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
+    sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
     return SuspectedRegression(
         alert_id=alert["alert_id"],
         run_id=run_id,
@@ -222,14 +223,9 @@ def suspected_regression(
         definition_digest=case.planned.definition_digest,
         low=dropped.low if dropped else None,
         high=dropped.high if dropped else None,
-        noise=_noise(tonight),
+        noise=None if math.isnan(sigma) else sigma,
         trained=trained,
     )
-
-
-def _noise(tonight: HistoryPoint | None) -> float | None:
-    sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
-    return None if math.isnan(sigma) else sigma
 
 
 def rounds_of(has_two: bool) -> tuple[int, int]:
@@ -252,27 +248,26 @@ def confirmation_of(suspect: SuspectedRegression, plan: RunPlan, by: str) -> Exp
     )
 
 
-def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
+def confirm_suspects(warehouse: Warehouse, plan: RunPlan) -> None:
     """Request confirmations; errors are logged, and the night's message does not wait then.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
     try:
-        request_confirmations(connection, plan)
+        request_confirmations(warehouse, plan)
     except WarehouseUnavailable:
         raise
     except Exception:  # An unexpected file of another night must not stop an alert.
         log.exception("some suspects of run %s will not be measured again", plan.run.run_id)
 
 
-def request_confirmations(connection: Connection, plan: RunPlan) -> None:
+def request_confirmations(warehouse: Warehouse, plan: RunPlan) -> None:
     """Request that a night's suspected regressions are measured again, within its budget.
 
     Those with the largest expected gain for each second come first. Those that do not fit are
     stored as skipped, with the reason. A second call for the same night adds nothing.
     """
-    warehouse = Warehouse(connection)
     repository = warehouse.experiments
     run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
     if budget_s <= 0:
@@ -286,25 +281,19 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     past, nights = warehouse.runs.case_past(plan.run.cluster), RunFacts(warehouse)
     wanted: list[tuple[float, float, SuspectedRegression]] = []
     for alert in repository.read("suspects", run_id=run_id):
-        suspect = (
-            None
-            if alert["alert_id"] in known
-            else suspected_regression(warehouse, plan, alert, nights)
-        )
+        if alert["alert_id"] in known:
+            continue
+        suspect = suspected_regression(warehouse, plan, alert, nights)
         if suspect is None:
             continue
-        known_past = past.get(suspect.case_id)
-        digest = suspect.definition_digest
-        repeat_s = known_past.of(digest).repeat_s if known_past else None
-        expected_s = expected_seconds(suspect, plan, repeat_s)
+        case_past = past.get(suspect.case_id, CaseHistory()).of(suspect.definition_digest)
+        expected_s = expected_seconds(suspect, plan, case_past.repeat_s)
         gain = expected_gain(suspect, plan.policy.clear_change)
         wanted.append((gain / max(expected_s, 1.0), expected_s, suspect))
-    for rate, expected_s, suspect in sorted(wanted, key=lambda each: -each[0]):
+    for _, expected_s, suspect in sorted(wanted, key=lambda each: -each[0]):
         skipped = _refusal(expected_s, left_s, budget_s)
-        request = {**suspect.to_json(), "gain_per_hour": 3600 * rate}
         experiment = dataclasses.replace(
             confirmation_of(suspect, plan, NIGHTBENCH),
-            request=request,
             state="cancelled" if skipped else "queued",
             priority=NIGHT,
             until=datetime.now(UTC) + timedelta(seconds=budget_s),
@@ -335,7 +324,7 @@ def expected_gain(suspect: SuspectedRegression, min_change: float) -> float:
     A reported drop that is none, or less than the bound of a confirmation, is wrong by its distance
     from that bound. `UNREAL` of all reported drops are none. The others have the size of the
     night's interval, and of these it is the knowledge gradient (Frazier, Powell and Dayanik, 2008).
-    It is large where the drop is near the bound for its uncertainty, and where the rounds say more
+    It is large if the drop is near the bound for its uncertainty, and if the rounds say more
     than the night did. If training changed, the whole throughput is misjudged.
     """
     has_two = _has_two_builds(suspect)
@@ -370,7 +359,7 @@ def _has_two_builds(suspect: SuspectedRegression) -> bool | None:
 def expected_seconds(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
     """Return the seconds that a confirmation is expected to take, preparation included.
 
-    `repeat_s` is what a repeat usually takes; a guess from the protocol where None.
+    `repeat_s` is what a repeat usually takes; a guess from the protocol if None.
     """
     has_two = _has_two_builds(suspect)
     if has_two is None:

@@ -45,7 +45,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
             past[case_id].append(night)
             if not night.is_changed:
                 speeds_before[case_id].append(speed)
-    traits = {case_id: traits_of(case) for case_id, case in cases.items()}
+    traits = {case_id: traits_of(case, plan.protocol) for case_id, case in cases.items()}
     found = {
         case_id: judge_training(night, past[case_id], traits[case_id])
         for case_id, night in tonight.items()
@@ -57,23 +57,17 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         if night.batch_size is None  # each line finds its own
     )
     for case_id, verdict in between_lines.items():
-        found[case_id] = _with_lines(found.get(case_id), verdict)
+        own = found.get(case_id)
+        # What the nights say decides; what other lines say is added.
+        if own and own.kind is not TrainingKind.NOT_COMPARABLE:
+            verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
+        found[case_id] = verdict
     return {
-        case_id: replace(verdict, speed=speeds[case_id] / median(before) - 1)
-        if (before := speeds_before[case_id])
+        case_id: replace(verdict, speed=speeds[case_id] / median(speeds_before[case_id]) - 1)
+        if speeds_before[case_id]
         else verdict
         for case_id, verdict in found.items()
     }
-
-
-def _with_lines(before: TrainingVerdict | None, lines: TrainingVerdict) -> TrainingVerdict:
-    """Return what nights say, with what other lines say of the same night.
-
-    A series that changed keeps its own sentence, and one that stayed the same stays the same.
-    """
-    if before is None or before.kind is TrainingKind.NOT_COMPARABLE:
-        return lines
-    return replace(before, sentence=f"{before.sentence} {lines.sentence}")
 
 
 def with_training(verdict: Verdict, training: TrainingVerdict | None) -> Verdict:

@@ -5,13 +5,13 @@ counts the faults of a node. Nothing here knows SSH, files or a database.
 """
 
 from nightbench.nodes.findings import findings
-from nightbench.nodes.node_differences import compare
 from nightbench.nodes.node_preflight import (
     Control,
     Finding,
     FindingLevel,
     JudgedNode,
     NodePreflight,
+    compare,
     controls_of,
     worst,
 )

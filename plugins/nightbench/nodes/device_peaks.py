@@ -1,7 +1,7 @@
 """Model FLOPs per second and their share of what the devices can do (MFU).
 
 `device_peaks.csv` holds dense peaks in TFLOP/s: of fp32 without tensor cores, of the others with
-them and with sums in float32; empty where the device has none.
+them and with sums in float32; empty if the device has none.
 """
 
 import csv
@@ -26,7 +26,7 @@ def known_devices() -> tuple[dict[str, str], ...]:
 
 
 def device_of(fingerprints: Iterable[Mapping[str, Any]], kind: str) -> str | None:
-    """Return the model of the nodes' devices; None where they differ or are not known."""
+    """Return the model of the nodes' devices; None if they differ or are not known."""
     models = {
         device.get("model")
         for each in fingerprints
@@ -35,15 +35,10 @@ def device_of(fingerprints: Iterable[Mapping[str, Any]], kind: str) -> str | Non
     return (models.pop() or None) if len(models) == 1 else None
 
 
-def peak_of(device: str | None, precision: str, cluster: Cluster) -> float | None:
-    """Return the dense peak of one device in FLOP/s; None if it is unknown."""
-    if precision in cluster.peak_flops:
-        return cluster.peak_flops[precision]
-    return known_peak_of(device, precision)
-
-
-def known_peak_of(device: str | None, precision: str) -> float | None:
-    """Return what the table says of one device, FLOP/s; None where it says nothing."""
+def peak_of(device: str | None, precision: str, stated: Mapping[str, float]) -> float | None:
+    """Return the dense peak of one device in FLOP/s, as stated or by the table; None if unknown."""
+    if precision in stated:
+        return stated[precision]
     for row in known_devices() if device else ():
         if fnmatchcase(device or "", row["device"]):
             return float(row[precision]) * TERA if row.get(precision) else None
@@ -61,7 +56,7 @@ def with_model_flops(
     if throughput is None:
         return measurement
     device = device_of(fingerprints, cluster.device_kind)
-    peak = peak_of(device, case.precision, cluster)
+    peak = peak_of(device, case.precision, cluster.peak_flops)
     flops = None if planned.flops_per_unit is None else throughput * planned.flops_per_unit
     peak_flops = None if peak is None else peak * case.trainers
     absent = None

@@ -167,7 +167,6 @@ def _health(gpu: Document) -> Iterator[Finding]:
 def _driver(
     have: Sequence[Document], cluster: Cluster, lines: Sequence[FrameworkInfo]
 ) -> Iterator[Finding]:
-    """A driver that is older than what the chosen variants' CUDA needs."""
     drivers = {gpu["driver"] for gpu in have if gpu["driver"]}
     if not drivers:
         return
@@ -191,7 +190,7 @@ def _driver(
 
 
 def _cuda_major(variant: str) -> int | None:
-    """`cu126` -> 12, `cu130` -> 13; None where it is no CUDA variant."""
+    """`cu126` -> 12, `cu130` -> 13; None if it is no CUDA variant."""
     found = re.match(r"cu(?:da)?-?(\d{2})\d*\Z", variant)
     return int(found[1]) if found else None
 

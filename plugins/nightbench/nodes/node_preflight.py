@@ -6,7 +6,8 @@ with a slow framework only the case does.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -71,7 +72,7 @@ class NodePreflight:
     """Time by the controller's clock (UTC, ISO 8601)."""
     reachable: bool
     document: Mapping[str, Any] | None = None
-    """nightbench.preflight/1; None where the agent could not run."""
+    """nightbench.preflight/1; None if the agent could not run."""
     api: Mapping[str, Any] | None = None
     """Answer of the API server about a node that is a pod: version, denied rights, quotas."""
     problem: Reason | None = None
@@ -105,12 +106,55 @@ class JudgedNode:
 
     @property
     def fault(self) -> Reason | None:
-        """Why the node must not be used; None where it may be."""
+        """Why the node must not be used; None if it may be."""
         failed = next((f for f in self.findings if f.level is FindingLevel.FAIL), None)
         if failed is None:
             return None
         code, node = ReasonCode.PREFLIGHT_FAILED, self.seen.node
         return Reason(code, node, failed.title, failed.found, failed.expected)
+
+
+# --- differences between the nodes of a cluster: a gang is as fast as its slowest one ----------
+
+_A_CLUSTER_EACH = "define a separate cluster for each kind of node"
+_STATE_MACHINES = (
+    "set `machine` for all nodes in the cluster's file, so that each gang is placed on nodes of "
+    f"one architecture; or {_A_CLUSTER_EACH}"
+)
+_TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str], str], ...] = (
+    ("machine", lambda d: d["cpu"]["machine"], _STATE_MACHINES),
+    (
+        "processor",
+        lambda d: f"{d['cpu']['model']}, {d['cpu']['cores']} cores",
+        _A_CLUSTER_EACH,
+    ),
+    (
+        "GPUs",
+        lambda d: ", ".join(sorted({str(g["name"]) for g in d["gpus"]})) or "none",
+        _A_CLUSTER_EACH,
+    ),
+    (
+        "driver",
+        lambda d: ", ".join(sorted({str(g["driver"]) for g in d["gpus"]})) or "none",
+        _A_CLUSTER_EACH,
+    ),
+    ("governor", lambda d: ", ".join(d["cpu"]["governors"]) or "none", _A_CLUSTER_EACH),
+)
+
+
+def compare(nodes: Iterable[NodePreflight]) -> tuple[Finding, ...]:
+    """Return the differences between nodes that are measured as one cluster."""
+    seen = {each.node: each.document for each in nodes if each.document is not None}
+    found = []
+    for what, trait, advice in _TRAITS:
+        having: dict[str, list[str]] = defaultdict(list)
+        for node, document in sorted(seen.items()):
+            having[trait(document)].append(node)
+        if len(having) > 1:
+            differ = "; ".join(f"{', '.join(names)}: {value}" for value, names in having.items())
+            expected = "the same on all nodes, because a case may run on any of them"
+            found.append(warn(what, differ, expected, advice))
+    return tuple(found)
 
 
 # --- controls ---------------------------------------------------------------------------------
@@ -168,7 +212,7 @@ def all_reduce(
     library that reduced it, if not TCP's sockets, as `backend`.
 
     Returns:
-        None where no round is complete.
+        None if no round is complete.
     """
     rounds = list(zip(*(answer["seconds"] for answer in answers), strict=False))
     values = tuple(

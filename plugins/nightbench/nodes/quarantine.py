@@ -91,7 +91,7 @@ class NodeState:
 
     @property
     def quarantined(self) -> bool:
-        """True where it is left out."""
+        """True if it is left out."""
         return self.state == QUARANTINED
 
     @property

@@ -15,10 +15,6 @@ from nightbench.config.airflow_provider import SECTION, SETTINGS, variable
 if "airflow.configuration" in sys.modules:
     from airflow.configuration import conf
 
-    from nightbench.orchestration.airflow_versions import installed, refuse_too_old
-
-    refuse_too_old(installed())
-
     for _option in SETTINGS:
         _value = os.environ.get(variable(_option)) or conf.get(SECTION, _option, fallback="")
         if _value:

@@ -20,6 +20,7 @@ from nightbench.config.suite_heads import framework_names
 from nightbench.config.validate import checked
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import form, our_dag, user_errors_fail_task
+from nightbench.spool import open_spool
 
 if TYPE_CHECKING:
     from nightbench.night.cluster_preflight import ClusterHealth
@@ -41,7 +42,7 @@ configurations. The task fails if a configuration failed. Its log and `nightbenc
 
 
 def accept_dag() -> DAG | None:
-    """Return the DAG with the form; None where there is no cluster to offer."""
+    """Return the DAG with the form; None if there is no cluster to offer."""
     clusters = list(find_clusters(locations.dags_folder()))
     if not clusters:
         return None
@@ -102,7 +103,6 @@ def _accept(dag_run: Any, params: Mapping[str, Any]) -> dict[str, int]:
     from nightbench.accept import measuring
     from nightbench.orchestration.ssh_targets import ssh_targets
     from nightbench.report.live_view import LiveView
-    from nightbench.spool import open_spool
 
     catalog = load_catalog()
     with user_errors_fail_task(for_good=True):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
-from typing import Any
+
+from airflow.sdk.configuration import conf
 
 from nightbench.config import find_clusters, load_cluster, locations
 from nightbench.config.control_plane import ControlPlane, control_plane, log_of
@@ -19,7 +20,7 @@ from nightbench.config.project import validated
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.package_files import package_folder
-from nightbench.orchestration.airflow_versions import installed, lacking, refuse_too_old
+from nightbench.orchestration.airflow_versions import lacking
 from nightbench.orchestration.connections import (
     BY_ROLE,
     WAREHOUSE,
@@ -28,6 +29,8 @@ from nightbench.orchestration.connections import (
     connect,
     get_connection,
 )
+from nightbench.spool import open_spool
+from nightbench.warehouse import MoveRefused, Triage, migrate, opened
 
 CLOCKS_S = 60.0
 """By how much clocks may differ: leases of a shared spool are read by them."""
@@ -46,15 +49,11 @@ class Examined:
 
 def findings() -> Iterator[Examined]:
     """Examine the Airflow whose configuration this process has, one thing after another."""
-    yield (versions := _versions())
-    if versions.state == "missing":
-        return
-    from airflow.sdk.configuration import conf
-
+    yield _versions()
     yield _provider()
     yield _plugin()
-    yield _executor(conf)
-    yield _links(conf)
+    yield _executor()
+    yield _links()
     yield from _processes(address())
     yield from _connections()
     yield _warehouse()
@@ -71,8 +70,6 @@ def address() -> str:
 
     Without `[api] base_url`, which is unset by default, it is the port of this machine.
     """
-    from airflow.sdk.configuration import conf
-
     named = str(conf.get("api", "base_url", fallback="")).rstrip("/")
     return named or f"http://localhost:{conf.get('api', 'port', fallback='8080')}"
 
@@ -82,12 +79,7 @@ def _versions() -> Examined:
     found = {name: metadata.version(name) for name in names}
     said = ", ".join(f"{name} {version}" for name, version in found.items())
     said += f", Python {sys.version_info.major}.{sys.version_info.minor}"
-    airflow = installed()
-    try:
-        refuse_too_old(airflow)
-    except UserError as error:
-        return Examined("versions", "missing", said, str(error))
-    lacks = "; ".join(lacking(airflow))
+    lacks = lacking()
     return Examined("versions", "note" if lacks else "ok", said, lacks)
 
 
@@ -115,7 +107,7 @@ def _plugin() -> Examined:
     return Examined("pages", "missing", f"the plugin is loaded {found} times", advice)
 
 
-def _executor(conf: Any) -> Examined:
+def _executor() -> Examined:
     name = str(conf.get("core", "executor"))
     root = str(locations.spool_root())
     if name.rpartition(".")[2] == "LocalExecutor" or "://" in root:
@@ -127,7 +119,7 @@ def _executor(conf: Any) -> Examined:
     return Examined("executor", "note", name, advice)
 
 
-def _links(conf: Any) -> Examined:
+def _links() -> Examined:
     if named := str(conf.get("api", "base_url", fallback="")):
         return Examined("links", "ok", named)
     advice = (
@@ -165,7 +157,7 @@ def _connections() -> Iterator[Examined]:
     clusters = {} if _is_the_packages_own() else find_clusters(locations.dags_folder())
     for path in clusters.values():
         try:
-            cluster = load_cluster(path, home=locations.home_folder())
+            cluster = load_cluster(path)
         except UserError as error:
             yield Examined(f"cluster {path.stem}", "missing", str(error), "nightbench validate")
             continue
@@ -181,8 +173,6 @@ def _conn_type(conn_id: str, named: str) -> str:
 
 
 def _warehouse() -> Examined:
-    from nightbench.warehouse import migrate
-
     def ask() -> str:
         with closing(connect()) as connection, connection.cursor() as cursor:
             if not migrate.is_current(connection):
@@ -201,24 +191,18 @@ def _warehouse() -> Examined:
 
 
 def _load() -> str:
-    from nightbench.warehouse import opened
-
     with opened(partial(connect, WAREHOUSE)) as warehouse:
         warehouse.runs.rehearse()
     return "a load can begin; the test load was rolled back"
 
 
 def _read() -> str:
-    from nightbench.warehouse import opened
-
     with opened(partial(connect, WAREHOUSE_READER)) as warehouse:
         warehouse.alerts.find(limit=1)
     return "a mart can be read"
 
 
 def _triage() -> str:
-    from nightbench.warehouse import MoveRefused, Triage
-
     with closing(connect(WAREHOUSE_TRIAGE)) as connection:
         try:
             Triage(connection, "nightbench check").assign(0, "")
@@ -228,8 +212,6 @@ def _triage() -> str:
 
 
 def _spool() -> Examined:
-    from nightbench.spool import open_spool
-
     def touch() -> str:
         root = open_spool().root
         root.mkdir(parents=True, exist_ok=True)
@@ -270,7 +252,6 @@ def _is_the_packages_own() -> bool:
 
 
 def _dags() -> Examined:
-    """Compare the DAGs of the project with those that Airflow has."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:

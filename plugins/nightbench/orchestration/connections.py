@@ -9,9 +9,8 @@ Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -58,19 +57,14 @@ class PlainConnection:
     extra: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, field_of: Callable[[str], Any], extra: Any) -> PlainConnection:
-        """The fields that a function of their names returns, and the extra if it is an object."""
-        fields = {name: field_of(name) for name in _FIELDS}
-        return cls(**fields, extra=extra if isinstance(extra, dict) else {})
-
-    @classmethod
-    def of_airflow(cls, known: Any) -> PlainConnection:
-        """A Connection of one of Airflow's classes, whose property masks secrets in logs."""
-        return cls.of(partial(getattr, known), known.extra_dejson)
+    def of(cls, known: Any, extra: Any) -> PlainConnection:
+        """A Connection of one of Airflow's classes, with its extra if that is an object."""
+        read = {name: getattr(known, name) for name in _FIELDS}
+        return cls(**read, extra=extra if isinstance(extra, dict) else {})
 
 
 def get_connection(conn_id: str, named: str = "") -> PlainConnection:
-    """A Connection by its id; `named` says what names it, for the message where it is missing.
+    """A Connection by its id; `named` says what names it, for the message if it is missing.
 
     Raises:
         UserError: there is none.
@@ -78,7 +72,9 @@ def get_connection(conn_id: str, named: str = "") -> PlainConnection:
     from airflow.sdk import BaseHook
 
     try:
-        return PlainConnection.of_airflow(BaseHook.get_connection(conn_id))
+        known = BaseHook.get_connection(conn_id)
+        # Airflow's own property masks secrets in logs.
+        return PlainConnection.of(known, known.extra_dejson)
     except not_found():
         raise missing(conn_id, named) from None
 
@@ -90,7 +86,7 @@ def not_found() -> tuple[type[BaseException], ...]:
     return (AirflowNotFoundException, AirflowRuntimeError)
 
 
-def missing(conn_id: str, named: str = "") -> UserError:
+def missing(conn_id: str, named: str) -> UserError:
     """The error for a Connection that is missing; `named` says what names it."""
     is_team = control_plane() is ControlPlane.TEAM
     made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP and not is_team else ""
@@ -98,12 +94,8 @@ def missing(conn_id: str, named: str = "") -> UserError:
         f"connection {conn_id}{named}: no such Airflow Connection, or Airflow cannot read it. "
         f"{made}Add it in the UI (Admin, "
         f"Connections), with `{airflow_command()} connections add {quote(conn_id)} …`, or as "
-        f"{_variable(conn_id)} in the environment of every Airflow process"
+        f"AIRFLOW_CONN_{conn_id.upper()} in the environment of every Airflow process"
     )
-
-
-def _variable(conn_id: str) -> str:
-    return f"AIRFLOW_CONN_{conn_id.upper()}"
 
 
 # --- the warehouse ------------------------------------------------------------------------
@@ -191,8 +183,8 @@ def _mail(conn_id: str, connection: PlainConnection) -> str:
         to = ",".join(map(str, to))
     if not (connection.host and sender and to):
         raise UserError(f"connection {conn_id}: found no host, from_email or to_email; {_CHANNELS}")
-    plain = _is_on(extra.get("disable_ssl"))
-    mode = "ssl" if not plain else "insecure" if _is_on(extra.get("disable_tls")) else "starttls"
+    plain = is_on(extra.get("disable_ssl"))
+    mode = "ssl" if not plain else "insecure" if is_on(extra.get("disable_tls")) else "starttls"
     login = ""
     if connection.login:
         words = [connection.login, *([connection.password] if connection.password else [])]
@@ -203,5 +195,6 @@ def _mail(conn_id: str, connection: PlainConnection) -> str:
     return f"{scheme}://{login}{connection.host}{port}?{query}"
 
 
-def _is_on(value: object) -> bool:
+def is_on(value: object) -> bool:
+    """Whether a switch in the extra of a Connection is on."""
     return str(value).lower() in ("true", "1")

@@ -32,7 +32,7 @@ SUSPECTS = Asset("nightbench_suspects", uri="x-nightbench://suspects")
 """Updated when a night's regressions are to be measured again; its event's extra holds `run_ids`.
 """
 SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
-"""The outlet of a task that updates `SUSPECTS` only where there are any."""
+"""The outlet of a task that updates `SUSPECTS` only if there are any."""
 
 VERDICTS = Asset("nightbench_verdicts", uri="x-nightbench://warehouse/marts/fct_verdict")
 """Updated when a night's suspects were measured again; the site follows."""
@@ -93,15 +93,10 @@ def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Pa
     return found
 
 
-def optional(kind: str, title: str, description: str, **more: Any) -> Param:
-    """A field of a form that may stay empty; `kind` is a JSON type, `more` of its JSON schema."""
-    default = more.pop("default", None)
-    return Param(default, type=["null", kind], title=title, description=description, **more)
-
-
 def optional_names(title: str, description: str, **more: Any) -> Param:
-    """A field for several names, which may stay empty."""
-    return optional("array", title, description, items={"type": "string"}, **more)
+    """A field for several names, which may stay empty; `more` of its JSON schema."""
+    more |= {"type": ["null", "array"], "items": {"type": "string"}}
+    return Param(None, title=title, description=description, **more)
 
 
 @contextmanager
@@ -140,18 +135,6 @@ def base_url() -> str:
     `[api] base_url` is unset by default. Messages and reports have no links then.
     """
     return str(conf.get("api", "base_url", fallback="")).rstrip("/")
-
-
-def triggering_run_ids(context: Mapping[str, Any]) -> list[str]:
-    """Runs that the asset events behind a DAG run name, each once, in their order."""
-    found = [
-        run_id
-        for events in (context.get("triggering_asset_events") or {}).values()
-        for event in events
-        # An event that a user created may have no run_ids.
-        for run_id in (event.extra or {}).get("run_ids", [])
-    ]
-    return list(dict.fromkeys(found))
 
 
 def is_last_try(context: Mapping[str, Any]) -> bool:

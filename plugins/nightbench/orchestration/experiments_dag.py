@@ -20,6 +20,7 @@ from nightbench.config.suite_heads import suite_names
 from nightbench.config.validate import checked
 from nightbench.core.errors import ItemErrors, UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.model.experiments import NIGHT, ExperimentKind
+from nightbench.night.scheduled_suites import scheduled_suites
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     SUSPECTS,
@@ -34,6 +35,7 @@ from nightbench.orchestration.dag_common import (
     our_dag,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
 
 if TYPE_CHECKING:
     from nightbench.core.model.experiments import Experiment
@@ -125,7 +127,6 @@ def measure(**context: Any) -> list[dict[str, Any]]:
 
 def _request(params: Mapping[str, Any], by: str, dag_run_id: str) -> int:
     """Put the form's request into the queue and return its number; a retry gets the same number."""
-    from nightbench.spool import open_spool
     from nightbench.warehouse import MoveRefused
     from nightbench.warehouse.experiments import ExperimentDesk
 
@@ -159,8 +160,6 @@ def _measure_queue(
     dag_run_id: str, state_of: Callable[[str, str], str | None], *, last_try: bool
 ) -> list[dict[str, Any]]:
     from nightbench.experiments.experiment_queue import take
-    from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.spool import open_spool
 
     spool, ended, night = open_spool(), list[dict[str, Any]](), None
     put_back, dag_run_of = set[str](), partial(state_of, DAG_ID)
@@ -181,13 +180,13 @@ def _measure_queue(
 def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, bool]:
     """Measure an experiment and store its end; return its state, and whether it yields."""
     from nightbench.experiments.confirm import MeasuredElsewhere
+    from nightbench.experiments.engine import Turn
     from nightbench.experiments.measuring import MEASURES, failed
     from nightbench.experiments.record import Ended, ExperimentRecord
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.gang import EnvironmentUnavailable, NodeError
-    from nightbench.spool import open_spool
 
-    name, kind = experiment.name, experiment.kind
+    name = experiment.name
     log.info("%s of %s: %s", name, experiment.requested_by, experiment.request)
     record = ExperimentRecord(experiment, connect, log.warning)
     reporter = ComparisonReporter(log.info, all_events=True)
@@ -198,7 +197,7 @@ def _measure(experiment: Experiment, gap: Gap, *, last_try: bool) -> tuple[str, 
             context = experiment_context(
                 experiment.suite, experiment.cluster, until=_deadline(experiment, gap)
             )
-            work = MEASURES[kind](experiment, open_spool(), context, reporter, record)
+            work = MEASURES[experiment.kind](Turn(record, open_spool(), context, reporter))
             ended = measured(work, reporter.refresh)
     except MeasuredElsewhere as error:
         ended = Ended("queued", str(error))
@@ -234,7 +233,6 @@ def send_messages() -> list[str]:
     """Send the messages of nights whose suspects were measured, or had no time; skip if none."""
     from nightbench.alerts.notify import Notifier, notify_run
     from nightbench.experiments.confirm import runs_to_notify
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         run_ids = runs_to_notify(connect)

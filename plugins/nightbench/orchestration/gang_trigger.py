@@ -7,7 +7,8 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from airflow.triggers.base import (
     BaseTrigger,
@@ -17,14 +18,26 @@ from airflow.triggers.base import (
     TriggerEvent,
 )
 
+from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
-
-if TYPE_CHECKING:
-    from nightbench.gang import GangEvent, Shipment, Target
-    from nightbench.report.live_view import LiveView
-    from nightbench.spool import CaseOutcome, CaseStore
-    from nightbench.spool.plans import PlannedJob
+from nightbench.core.summarize import throughput_of
+from nightbench.gang import (
+    GangEvent,
+    Shipment,
+    Superseded,
+    Target,
+    cancel,
+    faults_of,
+    reason_of,
+    run_gang,
+)
+from nightbench.gang.pods import delete_pods_of
+from nightbench.night.code_snapshot import kept_shipment
+from nightbench.orchestration.ssh_targets import ssh_targets_async
+from nightbench.report.live_view import LiveView
+from nightbench.spool import CaseOutcome, CaseStore, open_spool
+from nightbench.spool.plans import PlannedJob, load_job
 
 WAIT_S = 12 * 3600.0
 """How long a gang may wait for nodes that others hold."""
@@ -85,8 +98,6 @@ class GangTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Control the gang; one event, which ends the task."""
-        from nightbench.gang import faults_of, reason_of
-
         logging.getLogger("asyncssh").setLevel(logging.WARNING)
         store = self._store()
         try:
@@ -131,8 +142,6 @@ class GangTrigger(BaseTrigger):
         return self._ending
 
     async def _end_gang(self) -> None:
-        from nightbench.gang import cancel
-
         store = self._store()
         if self._epoch is not None and await asyncio.to_thread(store.epoch) > self._epoch:
             # Airflow also cancels this way if it gave the trigger to another triggerer.
@@ -166,11 +175,6 @@ class GangTrigger(BaseTrigger):
         return work.result()
 
     async def _control(self, store: CaseStore) -> CaseOutcome:
-        from nightbench.core.summarize import throughput_of
-        from nightbench.gang import Superseded, cancel, run_gang
-        from nightbench.gang.pods import delete_pods_of
-        from nightbench.spool import CaseOutcome
-
         planned, targets = await self._look_up()
         logger = asyncio.create_task(self._log_progress())
         try:
@@ -180,7 +184,7 @@ class GangTrigger(BaseTrigger):
                     targets,
                     store,
                     self._on_event,
-                    throughput_of=throughput_of(planned.job.case),
+                    throughput_of=partial(throughput_of, planned.job.case),
                     shipment=await self._shipment(planned),
                 )
         except TimeoutError:
@@ -225,28 +229,17 @@ class GangTrigger(BaseTrigger):
         until_s = time.monotonic() + LOOK_UP_S
         while True:
             try:
-                return await self._look_up_once()
+                run = open_spool().run(self.nightbench_run)
+                planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
+                return planned, await ssh_targets_async(planned.cluster, self.project)
             except UserError as error:
                 if time.monotonic() > until_s:
                     raise
                 self.log.warning("%s: %s; looked up again in %d s", self.case_id, error, POLL_S)
             await asyncio.sleep(POLL_S)
 
-    async def _look_up_once(self) -> tuple[PlannedJob, dict[str, Target]]:
-        from nightbench.orchestration.ssh_targets import ssh_targets_async
-        from nightbench.spool import open_spool
-        from nightbench.spool.plans import load_job
-
-        run = open_spool().run(self.nightbench_run)
-        planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
-        return planned, await ssh_targets_async(planned.cluster, self.project)
-
     async def _shipment(self, planned: PlannedJob) -> Shipment | None:
         """Return the files for a new pod; None if nodes are machines, which are prepared."""
-        from nightbench.config.clusters import on_this_machine
-        from nightbench.night.code_snapshot import kept_shipment
-        from nightbench.spool import open_spool
-
         if planned.cluster.kubernetes is None:
             return None
         cluster = await asyncio.to_thread(on_this_machine, planned.cluster, self.project)
@@ -254,27 +247,18 @@ class GangTrigger(BaseTrigger):
         return await asyncio.to_thread(kept_shipment, run, digest, cluster.environments.wheelhouse)
 
     async def _log_progress(self) -> None:
-        """Write lines of progress into the task's log."""
-        view = await asyncio.to_thread(self._view)
+        run = open_spool().run(self.nightbench_run)
+        view = await asyncio.to_thread(LiveView, run, self.log.info, cases=[self.case_id])
         while True:
             await asyncio.sleep(POLL_S)
             await asyncio.to_thread(view.refresh)
 
-    def _view(self) -> LiveView:
-        from nightbench.report.live_view import LiveView
-        from nightbench.spool import open_spool
-
-        run = open_spool().run(self.nightbench_run)
-        return LiveView(run, self.log.info, cases=[self.case_id])
-
     def _on_event(self, event: GangEvent) -> None:
-        self._epoch = event.data.get("epoch", self._epoch)
+        self._epoch = event.epoch or self._epoch
         self.log.info("%s", event)
 
     def _store(self) -> CaseStore:
-        from nightbench.spool import open_spool
-
-        return open_spool().case(self.nightbench_run, self.case_id, self.generation)
+        return open_spool().run(self.nightbench_run).case(self.case_id, self.generation)
 
 
 def reason_of_defect(defect: Exception) -> Reason:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from nightbench.config import locations
 from nightbench.config.clusters import on_this_machine
 from nightbench.config.run_request import RunRequest
+from nightbench.config.validate import checked
 from nightbench.core.budget import clock, duration
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -28,19 +28,19 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import new_run_id
 from nightbench.core.sentences import sentence, sentences
+from nightbench.night.planning import TooLateForNight, night_start, open_now, plan_run
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.dag_common import is_last_try, user_errors_fail_task
+from nightbench.spool import CaseStore, RunSpool, open_spool
+from nightbench.spool.plans import PlannedJob, load_job, save_job
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from nightbench.config.run_request import RunRequest
     from nightbench.gang import GangEvent
-    from nightbench.spool import CaseStore, RunSpool
-    from nightbench.spool.plans import PlannedJob
 
 RUN = "nightbench_run"
-"""Key of the XCom that holds the run's id, also where the night had room for no case."""
+"""Key of the XCom that holds the run's id, also if the night had room for no case."""
 
 
 class PlanOperator(BaseOperator):
@@ -64,7 +64,6 @@ class PlanOperator(BaseOperator):
             AirflowSkipException: a scheduled run comes too late for its night.
         """
         from nightbench.accept.states import accepting_catalog
-        from nightbench.night.planning import TooLateForNight, night_start
 
         with user_errors_fail_task(for_good=True):
             request = self._request(context)
@@ -92,22 +91,20 @@ class PlanOperator(BaseOperator):
 
     def _request(self, context: Context) -> RunRequest:
         if self.suite is None:
-            return RunRequest.from_params(dict(context["params"]))
+            return checked(RunRequest, dict(context["params"]))
         run_type = context["dag_run"].run_type
         name = str(getattr(run_type, "value", run_type))
         if name == "scheduled":
             return RunRequest(self.suite, run_kind=RunKind.NIGHTLY, night=True)
-        kind = RunKind.BACKFILL if name == "backfill" else RunKind.ON_DEMAND
-        return RunRequest(self.suite, run_kind=kind)
+        return RunRequest(
+            self.suite, run_kind=RunKind.BACKFILL if name == "backfill" else RunKind.ON_DEMAND
+        )
 
     def _is_new(self, context: Context) -> bool:
         """Return whether this is a new run: a retry continues its run, a clear begins a new one."""
-        from nightbench.spool import open_spool
-
         dag_run = context["dag_run"]
         planned = open_spool().planned_by(dag_run.dag_id, dag_run.run_id)
-        # A clear raises max_tries, a retry does not.
-        return planned is None or bool(context["ti"].max_tries > planned["max_tries"])
+        return planned is None or _was_cleared(planned, context["ti"].max_tries)
 
     def _wait(self, begin: datetime) -> None:
         from airflow.providers.standard.triggers.temporal import DateTimeTrigger
@@ -122,8 +119,6 @@ class PlanOperator(BaseOperator):
 
     def _plan(self, context: Context) -> list[dict[str, str]]:
         from nightbench.accept.states import accepting_catalog
-        from nightbench.night.planning import plan_run
-        from nightbench.spool import open_spool
 
         dag_run, spool = context["dag_run"], open_spool()
         named = dag_run.dag_id, dag_run.run_id
@@ -154,25 +149,19 @@ PREPARE_TIMEOUT = timedelta(hours=3)
 """For shipping and provisioning; a framework's environment can take an hour on a slow link."""
 
 
-@dataclass(frozen=True)
-class GenerationState:
-    """Which generation of its case a task instance measures, kept from one try to the next.
+def generation_of_try(stored: Mapping[str, Any] | None, max_tries: int) -> int:
+    """Return which generation of its case a try measures; `stored` is from the try before.
 
-    An automatic retry continues the job that is there; a person's clear measures again. Airflow
-    distinguishes them: a clear raises `max_tries` (to the tries so far plus the retries), a retry
-    does not.
+    An automatic retry continues the job that is there; a person's clear measures again.
     """
+    if stored is None:
+        return 0
+    return int(stored["generation"]) + _was_cleared(stored, max_tries)
 
-    generation: int
-    max_tries: int
 
-    @classmethod
-    def of_try(cls, stored: Mapping[str, Any] | None, max_tries: int) -> GenerationState:
-        """The state of this try; `stored` is what the try before left in the spool."""
-        if stored is None:
-            return cls(0, max_tries)
-        generation, before = int(stored["generation"]), int(stored["max_tries"])
-        return cls(generation + 1 if max_tries > before else generation, max_tries)
+def _was_cleared(stored: Mapping[str, Any], max_tries: int) -> bool:
+    """Return whether a person cleared the task, which raises `max_tries`; a retry does not."""
+    return bool(max_tries > stored["max_tries"])
 
 
 class GangOperator(BaseOperator):
@@ -192,7 +181,7 @@ class GangOperator(BaseOperator):
         self.case_id = case_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Prepare the gang and defer; returns only where the case has been measured already.
+        """Prepare the gang and defer; returns only if the case has been measured already.
 
         Raises:
             AirflowFailException: the case failed for good; only a clear measures it again.
@@ -205,19 +194,17 @@ class GangOperator(BaseOperator):
             reason_of_defect,
             time_limit_s,
         )
-        from nightbench.spool import open_spool
-        from nightbench.spool.plans import load_job
 
         run = open_spool().run(self.nightbench_run)
-        state = self._generation_state(context, run)
-        store = run.case(self.case_id, state.generation)
+        generation = self._generation(context, run)
+        store = run.case(self.case_id, generation)
         outcome = store.outcome()
         if outcome is not None:
-            return self._ended_before(outcome, state)
+            return self._ended_before(outcome, generation)
         planned: PlannedJob | None = None
         try:
-            planned = load_job(run, self.case_id, state.generation)
-            if state.generation > 0:
+            planned = load_job(run, self.case_id, generation)
+            if generation > 0:
                 planned = job_after_clear(run, planned, datetime.now(UTC))
             elif store.job() is None:
                 # A retry continues where its repeats are; a user who clears wants these nodes.
@@ -252,24 +239,24 @@ class GangOperator(BaseOperator):
         """Never called: the trigger ends the task. Airflow wants the name of a method."""
         raise AirflowException(f"the trigger of {self.case_id} handed over: {event!r}")
 
-    def _generation_state(self, context: Context, run: RunSpool) -> GenerationState:
-        case_id = self.case_id
-        state = GenerationState.of_try(run.tried(case_id), context["ti"].max_tries)
-        run.save_tried(case_id, dataclasses.asdict(state))
-        self.log.info("run %s, case %s, generation %d", run.run_id, case_id, state.generation)
-        return state
+    def _generation(self, context: Context, run: RunSpool) -> int:
+        case_id, max_tries = self.case_id, context["ti"].max_tries
+        generation = generation_of_try(run.tried(case_id), max_tries)
+        run.save_tried(case_id, {"generation": generation, "max_tries": max_tries})
+        self.log.info("run %s, case %s, generation %d", run.run_id, case_id, generation)
+        return generation
 
-    def _ended_before(self, outcome: Mapping[str, Any], state: GenerationState) -> dict[str, Any]:
+    def _ended_before(self, outcome: Mapping[str, Any], generation: int) -> dict[str, Any]:
         from nightbench.orchestration.gang_trigger import summary
 
         if outcome["status"] == CaseStatus.OK:
-            return summary(self.case_id, state.generation, outcome["status"])
+            return summary(self.case_id, generation, outcome["status"])
         why = sentences(reasons_from_json(outcome["reasons"]))
         if outcome["status"] == CaseStatus.LEFT_OUT:
             raise AirflowSkipException(f"{self.case_id} was left out: {why}")
         raise AirflowFailException(
             f"{self.case_id} {outcome['status']}: {why}. A retry does not launch the case again; "
-            f"clear the task to measure generation {state.generation + 1}"
+            f"clear the task to measure generation {generation + 1}"
         )
 
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
@@ -291,7 +278,6 @@ class GangOperator(BaseOperator):
         from nightbench.gang import prepare
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.orchestration.ssh_targets import ssh_targets
-        from nightbench.spool import open_spool
 
         cluster = on_this_machine(planned.cluster)
         targets = ssh_targets(cluster)
@@ -349,9 +335,6 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     Raises:
         UserError: the cluster's hours do not hold now.
     """
-    from nightbench.night.planning import open_now
-    from nightbench.spool.plans import save_job
-
     span = open_now(planned.cluster, now)
     job = dataclasses.replace(planned.job, deadline=span.end if span else None)
     changed = dataclasses.replace(planned, job=job)

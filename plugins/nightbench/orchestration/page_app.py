@@ -13,7 +13,7 @@ from nightbench.config import find_clusters, load_catalog, locations
 from nightbench.config.clusters import cluster_of
 from nightbench.config.experiment_requests import CompareRequest
 from nightbench.core.errors import UserError
-from nightbench.experiments.experiment_reader import ExperimentReader
+from nightbench.experiments.experiment_reader import read_experiment
 from nightbench.experiments.profiles import refuse_unprofiled, saved_profile
 from nightbench.experiments.requests import checked_compare
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
@@ -84,7 +84,7 @@ def checked(given: Mapping[str, Any]) -> Row:
 
 
 def profile_page_of(profile_id: str) -> str | None:
-    """Return the page of a profile; None where the spool does not have it."""
+    """Return the page of a profile; None if the spool does not have it."""
     document = saved_profile(open_spool(), profile_id)
     return None if document is None else profile_page(document, datetime.now(UTC))
 
@@ -98,17 +98,17 @@ def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
 
-    from nightbench.orchestration.airflow_versions import installed, lacking
+    from nightbench.orchestration.airflow_versions import lacking
 
-    for what in lacking(installed()):
-        log.warning("Airflow %s: %s", installed(), what)
+    if lacks := lacking():
+        log.warning("%s", lacks)
 
     return create_app(
         pooled_repository(),
         open_triage,
         _access(),
         open_spool,
-        lambda: ExperimentReader(open_spool()),
+        lambda name: read_experiment(open_spool(), name),
         open_acceptances,
         Comparing(checked, cluster_of, open_desk, profile_page_of, check_profile),
         base_url=conf.get("api", "base_url", fallback=""),

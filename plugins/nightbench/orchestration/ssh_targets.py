@@ -1,6 +1,8 @@
 """How nodes are reached: from Airflow Connections, over SSH or as pods.
 
-`ssh_targets` works in a task and from a terminal, `ssh_targets_async` in a trigger.
+`ssh_targets` works in a task and from a terminal, `ssh_targets_async` in a trigger. For pods, the
+extra of a Connection is that of the provider cncf.kubernetes: `in_cluster`, `kube_config_path`,
+`kube_config`, `cluster_context`. Without any of them the user's own kubeconfig counts.
 
 Nothing here is ever logged: a Connection holds keys and passwords.
 """
@@ -14,18 +16,22 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.sdk import BaseHook
 
 from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, JumpHost, Node
-from nightbench.orchestration.connections import PlainConnection, get_connection, missing, not_found
-from nightbench.orchestration.pod_targets import pod_targets
-
-if TYPE_CHECKING:
-    from nightbench.gang import SshTarget, Target
+from nightbench.core.model import Cluster, JumpHost, KubernetesPolicy, Node
+from nightbench.gang import ApiAccess, PodTarget, SshTarget, Target
+from nightbench.orchestration.connections import (
+    PlainConnection,
+    get_connection,
+    is_on,
+    missing,
+    not_found,
+)
 
 SSH_PORT = 22
 CERTIFICATES = ("certificate_file", "certificate")
@@ -66,8 +72,6 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ta
     Raises:
         UserError: as `ssh_targets` does.
     """
-    from airflow.sdk import BaseHook
-
     cluster = await asyncio.to_thread(on_this_machine, cluster, project)
     named = _named_by(cluster)
     known: dict[str, PlainConnection | UserError] = {}
@@ -76,7 +80,7 @@ async def ssh_targets_async(cluster: Cluster, project: str = "") -> dict[str, Ta
             found = await BaseHook.aget_connection(conn_id)
             # Airflow's own property masks secrets by a blocking call: a trigger must not make it.
             extra = _extra(conn_id, found.extra)
-            known[conn_id] = PlainConnection.of(partial(getattr, found), extra)
+            known[conn_id] = PlainConnection.of(found, extra)
         except not_found():
             known[conn_id] = missing(conn_id, named)
         except UserError as error:
@@ -111,9 +115,8 @@ def _conn_ids(cluster: Cluster) -> list[str]:
 
 def _targets(cluster: Cluster, known: Known) -> dict[str, Target]:
     if cluster.kubernetes is not None:
-        return {**pod_targets(cluster, _usable(known, cluster.kubernetes.conn_id))}
-    from nightbench.gang import SshTarget
-
+        connection = _usable(known, cluster.kubernetes.conn_id)
+        return {**_pod_targets(cluster, cluster.kubernetes, connection)}
     found: dict[str, Target] = {}
     problems: list[UserError] = []
     for node in cluster.nodes:
@@ -152,8 +155,6 @@ class _Endpoint:
     own_user: str | None
 
     def target(self, connection: PlainConnection, jump: tuple[SshTarget, ...]) -> SshTarget:
-        from nightbench.gang import SshTarget
-
         extra = connection.extra
         if connection.conn_type and connection.conn_type.lower() not in ("ssh", "sftp"):
             raise UserError(
@@ -276,3 +277,33 @@ def _file(written: str, what: str) -> str:
             "ssh-keyscan"
         )
     return path
+
+
+def _pod_targets(
+    cluster: Cluster, policy: KubernetesPolicy, connection: PlainConnection
+) -> dict[str, PodTarget]:
+    conn_id = policy.conn_id
+    if (connection.conn_type or "kubernetes").lower() != "kubernetes":
+        raise UserError(
+            f"connection {conn_id}: found type {connection.conn_type!r}; expected kubernetes, for "
+            f"cluster {cluster.name}"
+        )
+    # Airflow's form stores empty fields, too.
+    extra = {key: value for key, value in connection.extra.items() if value}
+    if is_on(extra.get("disable_verify_ssl")):
+        raise UserError(
+            f"connection {conn_id}: found disable_verify_ssl; expected the server's certificate "
+            "authority in the kubeconfig"
+        )
+    text, path = extra.get("kube_config"), extra.get("kube_config_path")
+    access = ApiAccess(
+        conn_id,
+        in_cluster=is_on(extra.get("in_cluster")),
+        path=os.path.expanduser(str(path)) if path else None,
+        text=text if text is None or isinstance(text, str) else json.dumps(text),
+        context=str(extra["cluster_context"]) if extra.get("cluster_context") else None,
+    )
+    python, shared = cluster.environments.python, cluster.shared
+    return {
+        node.name: PodTarget(node.name, access, policy, python, shared) for node in cluster.nodes
+    }

@@ -39,6 +39,8 @@ from nightbench.orchestration.dag_common import (
     user_errors_fail_task,
 )
 from nightbench.orchestration.operators import PREPARE_TIMEOUT, RUN, GangOperator, PlanOperator
+from nightbench.spool import open_spool
+from nightbench.spool.plans import load_job, read_plan
 
 log = logging.getLogger(__name__)
 
@@ -50,19 +52,9 @@ NIGHTLY_DOC = """\
 
 {description}
 
-Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedule}` (UTC).
-
-1. **plan** waits until the night begins, selects the cases that fit into it, and stores this plan
-   before any launch. Cases that do not fit are listed and come first in the next night.
-2. **preflight** checks the nodes. Cases on unhealthy nodes are moved to healthy ones, if there are
-   any.
-3. **measure** has one task for each case, {at_once}. The task prepares the nodes, launches the gang
-   over SSH and watches it until it has ended on all nodes. A retry does not launch a failed case
-   again; clear its task to measure it again. A case is skipped if the night has no time left.
-4. **reference** measures cases again, in turn with the suite's reference build. The task is skipped
-   if the suite names no reference build, or if the night has no time left.
-5. **ingest** checks and loads the results. Then the DAG `nightbench_verdicts` gives each case a
-   verdict.
+Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedule}` (UTC), cases
+{at_once}. A retry does not launch a failed case again; clear its task to measure it again. Then the
+DAG `nightbench_verdicts` gives each case a verdict.
 
 Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
 """
@@ -139,10 +131,7 @@ def on_demand_dag() -> DAG:
 
 
 def _form(suites: Sequence[str], problems: str = "") -> dict[str, Param]:
-    """Return the fields of the trigger form; the plan checks them again, against each other.
-
-    `problems` says why no suite can be measured.
-    """
+    """Return the fields of the trigger form; `problems` says why no suite can be measured."""
     dags, benchmarks = locations.dags_folder(), locations.benchmarks_folder()
     scales = workload_scales(benchmarks, dags)
     sizes = sorted({scale for each in scales.values() for scale in each})
@@ -194,7 +183,7 @@ def suite_dag(
         plan = PlanOperator(
             task_id="plan",
             suite=suite,
-            doc_md="Checks the request, fits it into the night, stores the plan of the run.",
+            doc_md="Waits for the night, selects the cases that fit into it, stores this plan.",
         )
         planned = plan.output
         measured = GangOperator.partial(
@@ -220,14 +209,13 @@ def suite_dag(
     execution_timeout=timedelta(minutes=20),
     doc_md="Ends Nightbench's orphaned processes, checks nodes, leaves unhealthy nodes out.",
 )
-def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
+def preflight(planned: list[dict[str, str]] | None) -> str | None:
     """Examine the run's nodes and place its cases around unhealthy ones."""
     from nightbench.night.run_preflight import examine_run
     from nightbench.orchestration.ssh_targets import ssh_targets_async
-    from nightbench.spool import open_spool
 
     if not planned:
-        return {}
+        return None
     run = open_spool().run(planned[0]["nightbench_run"])
     if run.run() is None:
         raise AirflowFailException(
@@ -250,8 +238,6 @@ def reference(**context: Any) -> dict[str, int]:
     """Measure the planned cases with a reference build; skipped if there are none."""
     from nightbench.experiments.reference_measuring import measure_references
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.spool import open_spool
-    from nightbench.spool.plans import load_job, read_plan
 
     nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     plan = read_plan(open_spool().run(nightbench_run)) if nightbench_run else None
@@ -284,7 +270,6 @@ def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""
     from nightbench.night.ingest import close_ended, ingest_ended
     from nightbench.orchestration.metrics import count_loaded
-    from nightbench.spool import open_spool
 
     # Read here, not as an argument: if the plan was refused, a missing argument is an error,
     # and Airflow would retry the task for half an hour.

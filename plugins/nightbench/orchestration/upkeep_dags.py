@@ -20,17 +20,18 @@ from nightbench.config.locations import find_clusters
 from nightbench.core.atomic_files import remove_older
 from nightbench.core.errors import UserError
 from nightbench.core.sentences import KEPT_DAYS
+from nightbench.night.scheduled_suites import scheduled_suites
 from nightbench.orchestration.connections import channel_url, connect
 from nightbench.orchestration.dag_common import (
     MEDIANS,
     base_url,
     dag_run_state,
     log_refused,
-    optional,
     optional_names,
     our_dag,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
 
 DAY_S = 86400.0
 
@@ -39,21 +40,14 @@ DAILY_AT = time(12, 30, tzinfo=UTC)
 DOC = """\
 ### Upkeep
 
-Every 15 minutes `check_deadlines` looks for missing nights of each suite with a schedule. The
-deadline is `night.deadline` of the suite [default: one hour after the end of the night]. A night
-that has no result with a verdict at its deadline is reported once to the suite's channels. Possible
-reasons: no run exists, the run has not ended or has no verdicts, or the whole cluster sends no
-results. The report ends when a late result arrives. A suite whose DAG is paused has no deadlines.
-`nightbench nights` lists all nights.
+Every 15 minutes `check_deadlines` reports each night that has no result with a verdict at its
+deadline: `night.deadline` of the suite [default: one hour after the end of the night]. The report
+ends when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights`
+lists all nights.
 
-Once a day at 12:30 UTC, and when it is triggered, the DAG also does the following:
-
-- It loads runs from the spool that are not in the warehouse yet.
-- After their retention time, it removes loaded runs, staged wheels, task logs, and steps in the
-  warehouse.
-- It ends orphaned processes of Nightbench on the nodes, and no other processes.
-- It removes environments that no run has used for a long time.
-- It sends alert messages that could not be sent before.
+Once a day at 12:30 UTC, and when it is triggered, the DAG also loads runs that wait in the spool.
+It then removes data that are older than the days of its form, ends orphaned processes of Nightbench
+on the nodes, and sends unsent alert messages.
 """
 
 log = logging.getLogger(__name__)
@@ -81,12 +75,12 @@ def upkeep_dag() -> DAG:
                 description="By whole months. Medians, repeats and verdicts are always kept.",
             ),
             # If Airflow has other DAGs, their logs are removed, too.
-            "log_days": optional(
-                "integer",
-                "Days to keep task logs",
-                "Task logs of all DAGs of this Airflow. Leave empty to keep all logs.",
-                default=30 if os.environ.get(MARK) else None,
+            "log_days": Param(
+                30 if os.environ.get(MARK) else None,
+                type=["null", "integer"],
                 minimum=1,
+                title="Days to keep task logs",
+                description="Task logs of all DAGs of this Airflow. Leave empty to keep all logs.",
             ),
             "node_days": Param(
                 60, type="integer", minimum=1, title="Days to keep unused environments on nodes"
@@ -116,24 +110,20 @@ def is_daily_work_due(**context: Any) -> bool:
     """Whether this run is the first since 12:30 UTC, or one that a person triggered."""
     run = context["dag_run"]
     previous = context["ti"].get_previous_dagrun() if run.run_type == "scheduled" else None
-    return previous is None or is_first_since_daily(run.run_after, previous.run_after)
-
-
-def is_first_since_daily(at: datetime, previous: datetime) -> bool:
-    """Whether the time of the daily work is between two runs."""
-    daily = datetime.combine(at.astimezone(UTC), DAILY_AT)
-    return previous < (daily if daily <= at else daily - timedelta(days=1))
+    if previous is None:
+        return True
+    daily = datetime.combine(run.run_after.astimezone(UTC), DAILY_AT)
+    last = daily if daily <= run.run_after else daily - timedelta(days=1)
+    return bool(previous.run_after < last)
 
 
 @task(outlets=[MEDIANS], retries=2)
 def load_waiting(**context: Any) -> list[str]:
     """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
-    from nightbench.night.ingest import close_abandoned, close_ended, ingest_ended
-    from nightbench.spool import open_spool
+    from nightbench.night.ingest import close_ended, ingest_ended
 
     spool = open_spool()
     close_ended(spool, dag_run_state(context), datetime.now(UTC))
-    close_abandoned(spool, datetime.now(UTC))
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect)
     if not loaded:
@@ -146,7 +136,6 @@ def load_waiting(**context: Any) -> list[str]:
 def send_unsent_messages() -> int:
     """Send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         deliveries, problems = notify.notify_leftovers(
@@ -162,7 +151,6 @@ def send_unsent_messages() -> int:
 def expire_files(**context: Any) -> dict[str, int]:
     """Remove loaded runs, staged wheels and task logs that are older than their time."""
     from nightbench.night.staged_wheels import UNUSED, remove_unused_wheels
-    from nightbench.spool import open_spool
 
     spool = open_spool()
     removed = spool.expire(context["params"]["spool_days"])
@@ -201,7 +189,7 @@ def expire_logs(folder: Path, days: float) -> int:
 
 @task
 def clusters_to_sweep(**context: Any) -> list[str]:
-    """The clusters that the form names; all where it names none."""
+    """The clusters that the form names; all if it names none."""
     named = context["params"].get("clusters")
     return list(named or find_clusters(locations.dags_folder()))
 
@@ -232,8 +220,6 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""
     from nightbench.night import missing_nights
-    from nightbench.night.scheduled_suites import scheduled_suites
-    from nightbench.spool import open_spool
 
     with user_errors_fail_task():
         found = []
@@ -251,10 +237,8 @@ def check_deadlines(**context: Any) -> str:
             resolve=channel_url,
             base_url=base_url(),
         )
-        log_refused(checked.deliveries)
-        missing_nights.require_delivered(checked)
-    log.info("%s", checked.sentence())
-    return checked.sentence()
+    log.info("%s", checked)
+    return checked
 
 
 def _is_paused(context: Mapping[str, Any], dag_id: str) -> bool | None:

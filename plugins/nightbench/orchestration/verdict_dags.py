@@ -26,9 +26,10 @@ from nightbench.orchestration.dag_common import (
     log_refused,
     optional_names,
     our_dag,
-    triggering_run_ids,
     user_errors_fail_task,
 )
+from nightbench.spool import open_spool
+from nightbench.spool.plans import read_plan
 
 DOC = """\
 ### Verdicts and alerts
@@ -86,8 +87,6 @@ def judge(loaded: str) -> str:
     from nightbench.night.judge import judge_run
     from nightbench.night.run_report_data import write_run_report
     from nightbench.orchestration.metrics import count_judged
-    from nightbench.spool import open_spool
-    from nightbench.spool.plans import read_plan
 
     spool, began_s = open_spool(), time.monotonic()
     run = spool.run(loaded)
@@ -98,9 +97,8 @@ def judge(loaded: str) -> str:
         log_refused(result.deliveries)
         count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
         with TemporaryDirectory() as folder:
-            headline, file = write_run_report(
-                run, connect, Path(folder), _results_page(loaded), result.graded
-            )
+            notes = [*_results_page(loaded), *filter(None, [result.graded])]
+            headline, file = write_run_report(run, connect, Path(folder), notes)
             kept = spool.keep_reports(Path(folder)) / file.name
     said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
     log.info("run %s: %s; report %s", loaded, said, kept)
@@ -132,8 +130,12 @@ def request_confirmations(**context: Any) -> list[str]:
 
 
 def _run_ids(context: Mapping[str, Any]) -> list[str]:
-    named = list(context["params"].get("run_ids") or [])
-    return list(dict.fromkeys([*named, *triggering_run_ids(context)]))
+    """Runs of the form, then those that the asset events name; an event may have no run_ids."""
+    found = list(context["params"].get("run_ids") or [])
+    for events in (context.get("triggering_asset_events") or {}).values():
+        for event in events:
+            found += (event.extra or {}).get("run_ids", [])
+    return list(dict.fromkeys(found))
 
 
 @task(

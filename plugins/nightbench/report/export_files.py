@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from nightbench.config.control_plane import how_to_install
 from nightbench.core.errors import UserError
@@ -20,71 +21,59 @@ if TYPE_CHECKING:
 Rows = Sequence[Sequence[Any]]
 
 
-class CsvFile:
-    """CSV in UTF-8 with a header.
+Write = Callable[[Rows], None]
+"""Appends rows to a file."""
+
+
+@contextmanager
+def csv_file(
+    path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
+) -> Iterator[Write]:
+    """Open CSV in UTF-8 with a header.
 
     Times are ISO 8601 in UTC, booleans `true` and `false`, lists and documents JSON; what is null
     is empty.
     """
-
-    def __init__(
-        self, path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
-    ) -> None:
-        self._stream: IO[str] = path.open("w", encoding="utf-8", newline="")
-        self._writer = csv.writer(self._stream, lineterminator="\n")
-        self._writer.writerow([column.name for column in columns])
-
-    def write(self, rows: Rows) -> None:
-        """Append rows."""
-        self._writer.writerows([_text(value) for value in row] for row in rows)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([column.name for column in columns])
+        yield lambda rows: writer.writerows([_text(value) for value in row] for row in rows)
 
 
-class ParquetFile:
-    """Parquet, compressed with zstd; its schema says what each column is, and its unit."""
+@contextmanager
+def parquet_file(
+    path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
+) -> Iterator[Write]:
+    """Open Parquet, compressed with zstd; its schema says what each column is, and its unit."""
+    # Half a second to import, and only this format needs it.
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError as error:
+        raise UserError(
+            "Parquet needs pyarrow, which is not installed: "
+            f"{how_to_install('analysis')} (or write .csv)"
+        ) from error
 
-    def __init__(
-        self, path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
-    ) -> None:
-        # Half a second to import, and only this format needs it.
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ModuleNotFoundError as error:
-            raise UserError(
-                "Parquet needs pyarrow, which is not installed: "
-                f"{how_to_install('analysis')} (or write .csv)"
-            ) from error
+    schema = pa.schema([_field(pa, column) for column in columns], dict(about))
 
-        self._arrow = pa
-        self._documents = [column.type == "jsonb" for column in columns]
-        self._schema = pa.schema([_field(pa, column) for column in columns], dict(about))
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
-
-    def write(self, rows: Rows) -> None:
-        """Append rows as a row group."""
+    def write(rows: Rows) -> None:
         arrays = [
-            self._arrow.array([_document(v) for v in values] if is_document else values, field.type)
-            for values, is_document, field in zip(
-                zip(*rows, strict=True), self._documents, self._schema, strict=True
-            )
+            pa.array(map(_document, values) if column.type == "jsonb" else values, field.type)
+            for values, column, field in zip(zip(*rows, strict=True), columns, schema, strict=True)
         ]
-        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        yield write
 
 
-FORMATS: dict[str, type[CsvFile] | type[ParquetFile]] = {"csv": CsvFile, "parquet": ParquetFile}
+FORMATS = {"csv": csv_file, "parquet": parquet_file}
 """Formats of tables by name, which is the ending of their files too."""
 
 
 def unit_of(column: str) -> str:
-    """Return the unit of a column by its name; empty where it has none.
+    """Return the unit of a column by its name; empty if it has none.
 
     The unit of work (images, tokens, ...) is a row's own: the column `unit` names it.
     """

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -97,7 +97,11 @@ class LiveView:
         all_events: bool = False,
     ) -> None:
         self._console = shown if isinstance(shown, Console) else None
-        self._line = self._print if isinstance(shown, Console) else shown
+        self._line: Callable[[str], None] = (
+            partial(shown.print, markup=False, highlight=False, soft_wrap=True)
+            if isinstance(shown, Console)
+            else shown
+        )
         self._run = run
         self._all_events = all_events
         self._units = {
@@ -117,19 +121,14 @@ class LiveView:
         """Begin to show."""
         if self._console is not None and self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
-            self._live.__enter__()
+            self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Show the last state and what the failed cases wrote last, and stop."""
         self.refresh()
         if self._live is not None:
-            self._live.__exit__(kind, error, trace)
+            self._live.stop()
         for state in self._ended.values():
             if state.status == "failed":
                 self._show_log(state.case_id)
@@ -229,7 +228,7 @@ class LiveView:
             self._line(f"[{self._headline(states, note)}]")
 
     def _show_log(self, case_id: str) -> None:
-        """Print the error of a case's last repeat, or the end of its log, where it has one."""
+        """Print the error of a case's last repeat, or the end of its log, if it has one."""
         store = self._run.latest(case_id)
         numbers = store.repeats() if store else []
         if store is None or not numbers:
@@ -241,10 +240,6 @@ class LiveView:
             for line in _relevant_lines(str(text).splitlines()):
                 self._line(f"  {line}")
             self._line(f"  its log: nightbench logs --run {self._run.run_id} --case {case_id}")
-
-    def _print(self, text: str) -> None:
-        assert self._console is not None
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _relevant_lines(lines: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import date
+from itertools import chain
 from typing import Any
 
 from nightbench.core.model import (
@@ -17,91 +18,50 @@ Row = dict[str, Any]
 
 _FAILED = (CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 
-FIELDS: dict[str, str] = {
-    "run_id": "the run",
-    "run_kind": "reason of the run: nightly, on_demand, confirm, backfill, drill, acceptance",
-    "case_id": "readable id of the case",
-    "cluster": "cluster that it ran on",
-    "framework": "framework line",
-    "framework_version": "version that the framework itself reported; null if nothing ran",
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "marts.fct_measurement": (
+        *("run_id", "run_kind", "case_id", "cluster", "framework", "framework_version", "build_id"),
+        *("untried", "workload", "strategy", "nodes", "devices_per_node", "trainers", "pservers"),
+        *("sync", "batch_size_per_device", "precision", "scale", "data", "throughput", "unit", "n"),
+        *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
+        *("time_to_first_step_s", "peak_resident_bytes", "peak_allocator_bytes"),
+        *("sent_bytes_per_step", "data_wait_s"),
+        *("tokens_per_s", "model_flops_per_s", "tokens_per_s_per_device", "tflops_per_device"),
+        *("device", "peak_flops", "mfu", "mfu_absent", "reported", "power_w", "joules_per_unit"),
+        "energy_absent",
+    ),
+    "marts.fct_verdict": (
+        *("training", "training_sentence", "metric", "baseline", "change"),
+        *("level_change", "smallest_slowdown"),
+    ),
+    "marts.series_state": (
+        *("alert_id", "alert_verdict", "alert_change", "drift", "drift_since", "noisy"),
+    ),
+}
+"""View -> fields of a row that mean what its columns mean."""
+
+OWN: dict[str, str] = {
     "python": "Python version of the ranks; all versions if ranks differ; null if nothing ran",
-    "build_id": "build of the framework line",
     "private_build": "true if the build was named for this run and replaced the suite's build",
-    "untried": "why the configuration counts as untried on this kind of device; null if tried",
-    "workload": "workload (model) that was trained",
-    "strategy": "single, collective or parameter_server",
-    "nodes": "number of nodes",
-    "devices_per_node": "number of devices on each node",
-    "trainers": "number of data-parallel ranks",
-    "pservers": "number of parameter servers",
-    "sync": "whether and how trainers wait for each other (parameter_server)",
-    "batch_size_per_device": "samples in a step of one trainer; if the case has max, the batch "
-    "that the run found, or null",
-    "precision": "fp32, tf32, bf16 or fp16",
-    "scale": "size of the workload",
-    "data": "input data of the model",
     "status": "ok, failed, cancelled, unavailable, missing, or left_out if the night had no time "
     "for it; waiting or running before it ends",
-    "throughput": "median of the good repeats, in units per second; null without good repeats",
-    "unit": "unit of work, such as images",
-    "n": "number of good repeats",
     "minimum": "smallest throughput of these repeats",
     "maximum": "largest throughput of these repeats",
     "mad": "median absolute deviation of these repeats",
-    "spread": "(maximum - minimum) / median",
-    "half_width": "relative half-width of the 95 % interval (t on logarithms); null if n < 3",
-    "speedup": "throughput / throughput of the scaling baseline in the same run",
-    "efficiency": "speedup / (trainers / trainers of the scaling baseline)",
-    "baseline_case_id": "case that is the scaling baseline",
-    "time_to_first_step_s": "from process start to the end of the first step, seconds",
-    "peak_resident_bytes": "largest resident memory of a trainer",
-    "peak_allocator_bytes": "largest device memory that the allocator of a trainer had reserved; "
-    "null if no allocator counts it",
-    "sent_bytes_per_step": "bytes that a trainer sends in a step, if the line counts them "
-    "(PyTorch); otherwise null",
-    "data_wait_s": "seconds that a step waits for its batch, median of the repeats; null for "
-    "synthetic data",
-    "tokens_per_s": "tokens per second of all devices; null if the model is no language model",
-    "model_flops_per_s": "model FLOP/s, forward and backward, of all devices together; null if the "
-    "workload states no FLOPs",
-    "tokens_per_s_per_device": "tokens_per_s / trainers",
-    "tflops_per_device": "model_flops_per_s / trainers, in TFLOP/s",
-    "device": "model of the devices; null if it is unknown or nodes differ",
-    "peak_flops": "dense peak of all devices together at the precision of the case, FLOP/s",
-    "mfu": "model_flops_per_s divided by peak_flops; null if either is unknown",
-    "mfu_absent": "reason why mfu is null",
-    "reported": "values that the training script printed, such as its own MFU, by name: medians of "
-    "the repeats; null if none",
-    "power_w": "mean power of all devices (GPUs or CPU packages) in the measurement windows, W",
-    "joules_per_unit": "energy of the devices for a unit of work, J: power divided by throughput, "
-    "median of the repeats",
-    "energy_absent": "reason why the energy is null",
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before the verdict, and for cases that were left out",
     "verdict_sentence": "evidence of the verdict, in sentences",
-    "training": "whether the training is as before: same, changed or not_comparable",
-    "training_sentence": "evidence about the training, in a sentence",
-    "metric": "metric of the verdict, to which baseline and changes refer; null before the verdict",
-    "baseline": "baseline: median of comparable earlier nights; null without a history",
-    "change": "value of this run divided by the baseline, minus 1",
-    "level_change": "relative change of the level over several nights",
     "change_low": "lower end of the 90 % interval of level_change",
     "change_high": "upper end of the 90 % interval of level_change",
-    "smallest_slowdown": "minimum detectable slowdown: a lasting drop of this size is reported "
-    "within a week in nine of ten cases; null before the verdict and for short histories",
     "nightly_version": "framework version of the previous night; null without a night before",
-    "alert_id": "alert of the series that is not closed, perhaps of a later run; null without one",
-    "alert_verdict": "kind of alert: regressed, training_changed, failed, unavailable or missing",
-    "alert_change": "relative change that this alert reports; null for a missing value",
-    "drift": "relative change of a series that drifts slowly; null without a drift",
-    "drift_since": "the first night of the drift",
-    "noisy": "reason why the series is too noisy to open alerts; null if it is not noisy",
     "quarantined": "true if a check rejected the value",
     "error": "end of the traceback or output of the last failed repeat; null if no repeat failed",
     "reasons": "reasons why the case failed, was quarantined or was left out: a list of {code, "
     "node, subject, observed, expected}",
 }
-"""Every field of a row, in order, with what it means."""
+"""Its other fields, with what they mean."""
+
+FIELDS = (*chain.from_iterable(COLUMNS.values()), *OWN)
 
 
 def from_warehouse(rows: Iterable[Mapping[str, Any]]) -> list[Row]:

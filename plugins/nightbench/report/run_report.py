@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from nightbench.causes.field_changes import flat
 from nightbench.config.scales import FULL
 from nightbench.core.atomic_files import replaced_file
 from nightbench.core.model import Run, SuiteTable, reasons_from_json
@@ -54,7 +55,7 @@ class RunReport:
     rows: Sequence[Row]
     """Its results, see `report.rows`."""
     plan: RunPlan | None = None
-    """As the spool holds it; None where the run has left it."""
+    """As the spool holds it; None if the run has left it."""
     histories: Mapping[str, Sequence[Row]] = dataclasses.field(default_factory=dict)
     """case_id -> medians of its nights up to the run, oldest first: started_at, throughput."""
     hardware: Mapping[str, Row] = dataclasses.field(default_factory=dict)
@@ -67,11 +68,6 @@ class RunReport:
     """Findings of the preflight, one line each."""
     notes: Sequence[str] = ()
     """Where to look: links and files with details, one line each."""
-
-    def worst_first(self) -> list[Row]:
-        """The rows in the order of their verdicts, the worst first."""
-        order = {word: number for number, word in enumerate(WORST_FIRST)}
-        return sorted(self.rows, key=lambda row: (order.get(verdict(row), 0), row["case_id"]))
 
 
 def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -122,30 +118,32 @@ def hardware_rows(report: RunReport) -> list[tuple[str, str]]:
     """Return nodes and what they are, equal ones in one row."""
     equal: dict[str, list[str]] = defaultdict(list)
     for node, document in sorted(report.hardware.items()):
-        equal[_hardware(document)].append(node)
+        equal[hardware_text(flat(document))].append(node)
     return [(", ".join(nodes), said) for said, nodes in equal.items()]
 
 
-def _hardware(document: Row) -> str:
-    cpu = document.get("cpu") or {}
-    parts = []
-    if cpu:
-        cores = f"{cpu.get('cores')} cores, {cpu.get('threads')} threads"
-        parts.append(f"{cpu.get('model')} ({cpu.get('sockets')} sockets, {cores})")
-    if memory := document.get("memory_bytes"):
-        parts.append(f"{memory / 2**30:.0f} GiB")
-    gpus: dict[str, int] = defaultdict(int)
-    for gpu in document.get("gpus") or ():
-        gpus[f"{gpu.get('model')}, driver {gpu.get('driver')}"] += 1
+def hardware_text(found: Mapping[str, str]) -> str:
+    """Return what a node is from the fields of its fingerprint that are known."""
+    cpu = [found["cpu.model"]] if "cpu.model" in found else []
+    cpu += [
+        f"{found[f'cpu.{x}']} {x}" for x in ("sockets", "cores", "threads") if f"cpu.{x}" in found
+    ]
+    if memory := found.get("memory_bytes"):
+        cpu.append(f"{int(memory) / 2**30:.0f} GiB")
+    parts = [", ".join(cpu)]
+    gpus = Counter(
+        f"{model} (driver {found.get(name.replace('.model', '.driver'), 'unknown')})"
+        for name, model in sorted(found.items())
+        if name.startswith("gpus.") and name.endswith(".model")
+    )
     parts += [f"{count} x {name}" for name, count in gpus.items()]
     parts += [
-        f"{port.get('device')} {port.get('rate')} {port.get('link_layer')}"
-        for port in document.get("infiniband") or ()
+        f"{name.split('.')[1]} {rate}"
+        for name, rate in found.items()
+        if name.startswith("infiniband.") and name.endswith(".rate")
     ]
-    parts += [f"{name} {document[name]}" for name in ("kernel", "governor") if document.get(name)]
-    if system := document.get("os"):
-        parts.append(str(system))
-    return "; ".join(parts) or "no fingerprint"
+    parts += [f"{name} {found[name]}" for name in ("kernel", "governor", "os") if name in found]
+    return "; ".join(filter(None, parts)) or "no fingerprint"
 
 
 def version_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
@@ -205,14 +203,19 @@ def _counts(row: Row) -> bool:
     return row["throughput"] is not None and not row["quarantined"]
 
 
+def verdict_counts(rows: Sequence[Row]) -> dict[str, int]:
+    """Return each verdict, the worst first, with the number of its rows."""
+    counts = Counter(map(verdict, rows))
+    order = {word: number for number, word in enumerate(WORST_FIRST)}
+    return {word: counts[word] for word in sorted(counts, key=lambda each: order.get(each, 0))}
+
+
 def headline(rows: Sequence[Row]) -> str:
     """Return the run in one line: how many cases came out how."""
-    counts = Counter(verdict(row) for row in rows)
-    counts["not judged"] = counts.pop("-", 0)
-    bad = ("regressed", "failed", "missing", "cancelled", "unavailable", "quarantined")
-    order = (*bad, "watched", "improved", "ok")
-    words = [*order, *sorted(set(counts) - set(order))]
-    said = ", ".join(f"{counts[word]} {word.replace('_', ' ')}" for word in words if counts[word])
+    said = ", ".join(
+        f"{count} {'not judged' if word == '-' else word.replace('_', ' ')}"
+        for word, count in verdict_counts(rows).items()
+    )
     return f"{len(rows)} cases: {said}" if rows else "no case"
 
 
@@ -238,16 +241,17 @@ def report_text(report: RunReport) -> str:
 
 def report_page(report: RunReport, written_at: datetime) -> str:
     """Return the report of a run as a page."""
-    rows = report.worst_first()
+    counts = verdict_counts(report.rows)
+    order = list(counts)
+    rows = sorted(report.rows, key=lambda row: (order.index(verdict(row)), row["case_id"]))
     drawn = [row for row in rows if len(report.histories.get(row["case_id"], ())) > 1]
-    counts = Counter(verdict(row) for row in rows)
     most = max((abs(row["change"]) for row in rows if row["change"] is not None), default=0.0)
     return (
         templates()
         .get_template("run_report.html")
         .render(
             _data(report, rows),
-            counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
+            counts=counts.items(),
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
                 (row["case_id"], verdict(row), _history(row, report.histories[row["case_id"]]))

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from jinja2 import Template
@@ -17,7 +19,7 @@ from nightbench.core.model import Suite
 from nightbench.core.model.alerts import CauseKind, ConfirmationResult
 from nightbench.core.package_files import PACKAGE
 from nightbench.core.sentences import CAUSE_LABELS
-from nightbench.report.run_report import templates
+from nightbench.report.run_report import hardware_text, templates
 from nightbench.report.site_folder import SiteFolder
 from nightbench.report.site_series import (
     NEWEST_NIGHTS,
@@ -26,7 +28,6 @@ from nightbench.report.site_series import (
     SiteSeries,
     change_document,
     five_digits,
-    hardware_text,
     our_figure,
     reference_document,
     scaling,
@@ -83,14 +84,15 @@ class SiteWriter:
         self._suites, self._stored, self._folder = suites, stored, folder
         self._url = url.rstrip("/") + "/" if url else ""
         self._shown: list[SiteSeries] = []
+        self._groups: dict[tuple[str, str], list[SiteSeries]] = defaultdict(list)
+        """Workload and line -> their series."""
 
     def write(self) -> int:
         """Write what differs; return how many series the site has."""
         stored = self._stored
         series, references = stored.shown("site_series"), stored.shown("site_references")
         changes = self._changes(series)
-        groups = {(row["workload"], row["framework"]) for row in series}
-        self._folder.begin(_names(series, groups, references))
+        self._folder.begin(_names(series, references))
         beside: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in references:
             if row["published_value"] is not None and row["case_id"]:
@@ -102,9 +104,10 @@ class SiteWriter:
             key = (row["case_id"], row["cluster"])
             one = series_of(row, points, own[key])
             self._shown.append(one)
+            self._groups[row["workload"], row["framework"]].append(one)
             self._series_page(one, points, beside[key])
-        for group in sorted(groups):
-            self._group_page(*group)
+        for (workload, line), each in sorted(self._groups.items()):
+            self._group_page(workload, line, each)
         self._compare_page()
         self._published_pages(references)
         self._method_page()
@@ -186,12 +189,7 @@ class SiteWriter:
             has_nodes=any(points["node_names"]),
         )
 
-    def _group_page(self, workload: str, line: str) -> None:
-        own = [
-            one
-            for one in self._shown
-            if (one.row["workload"], one.row["framework"]) == (workload, line)
-        ]
+    def _group_page(self, workload: str, line: str, own: Sequence[SiteSeries]) -> None:
         document = {
             "schema": "nightbench.site.series_list/1",
             "series": [series_document(one) for one in own],
@@ -232,21 +230,17 @@ class SiteWriter:
             data = _json({"line": line, "series": rows})
             self._folder.put(f"compare/{line}.js", f"nightbenchSite({data})\n")
         document = {"schema": "nightbench.site.compare/1", "builds": sides}
-        self._put(
-            "compare", "compare.html", "Compare builds and lines", document, data=_safe(sides)
-        )
+        data = _json(sides).replace("<", "\\u003c")
+        self._put("compare", "compare.html", "Compare builds and lines", document, data=data)
 
     def _published_pages(self, references: Sequence[Row]) -> None:
-        documents: dict[str, dict[str, dict[str, list[Row]]]] = {}
-        for row in references:
-            figures = documents.setdefault(row["source_document"], {})
-            figures.setdefault(row["figure"], {}).setdefault(row["reference_id"], []).append(row)
         listed = []
-        for source, figures in documents.items():
-            tables: dict[str, list[tuple[Row, list[Row]]]] = {
-                named: [(each[0], [x for x in each if x["case_id"]]) for each in cells.values()]
-                for named, cells in figures.items()
-            }
+        for source, rows in groupby(references, itemgetter("source_document")):
+            tables: dict[str, list[tuple[Row, list[Row]]]] = defaultdict(list)
+            for _, matches in groupby(rows, itemgetter("figure", "reference_id")):
+                first, *others = matches
+                ours = [row for row in (first, *others) if row["case_id"]]
+                tables[first["figure"]].append((first, ours))
             cells = [cell for each in tables.values() for cell in each]
             listed.append((source, len(cells), sum(bool(ours) for _, ours in cells)))
             self._put(
@@ -312,12 +306,8 @@ class SiteWriter:
         self._folder.put("changes.xml", feed)
 
     def _index_page(self, changes: Sequence[Row]) -> None:
-        lines = sorted({one.row["framework"] for one in self._shown})
         cells: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-        groups: dict[tuple[str, str], list[SiteSeries]] = defaultdict(list)
-        for one in self._shown:
-            groups[one.row["workload"], one.row["framework"]].append(one)
-        for (workload, line), own in sorted(groups.items()):
+        for (workload, line), own in sorted(self._groups.items()):
             best = max(own, key=lambda one: one.newest)
             trends = [math.log1p(one.trend) for one in own if one.trend is not None]
             cells[workload][line] = {
@@ -337,7 +327,7 @@ class SiteWriter:
             "index.html",
             "Benchmarks by night",
             {"schema": "nightbench.site.series_list/1", "series": documents},
-            lines=lines,
+            lines=sorted({line for _, line in self._groups}),
             cells=cells,
             clusters=sorted({one.row["cluster"] for one in self._shown}),
             count=len(self._shown),
@@ -347,25 +337,19 @@ class SiteWriter:
         )
 
 
-def _names(
-    series: Sequence[Row], groups: set[tuple[str, str]], references: Sequence[Row]
-) -> set[str]:
+def _names(series: Sequence[Row], references: Sequence[Row]) -> set[str]:
     """Return the names of all files that the site will have."""
     pages = {f"s/{row['cluster']}/{row['case_id']}" for row in series}
-    pages |= {f"w/{workload}/{line}" for workload, line in groups}
+    pages |= {f"w/{row['workload']}/{row['framework']}" for row in series}
     pages |= {f"published/{row['source_document']}" for row in references}
     pages |= {"index", "compare", "published", "method", "changes"}
-    scripts = {f"compare/{line}.js" for _, line in groups}
+    scripts = {f"compare/{row['framework']}.js" for row in series}
     other = {"changes.xml", "search.js", "site.css", "site.js"}
     return {f"{page}.{kind}" for page in pages for kind in ("html", "json")} | scripts | other
 
 
 def _json(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=_plain)
-
-
-def _safe(document: Any) -> str:
-    return _json(document).replace("<", "\\u003c")
 
 
 def _plain(value: Any) -> str:

@@ -91,7 +91,7 @@ class SiteFolder:
             self._flush()
 
     def finish(self) -> None:
-        """Write what waits, and the manifest where anything has changed."""
+        """Write what waits, and the manifest if anything has changed."""
         self._flush()
         if self.written or self.removed:
             with self._write_errors():

@@ -4,7 +4,7 @@ import json
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
@@ -284,19 +284,3 @@ def suite_document(suite: Suite) -> dict[str, Any]:
         "owner": suite.owner if publish and publish.owner else None,
         "description": suite.description if publish and publish.notes else None,
     }
-
-
-def hardware_text(found: Mapping[str, str]) -> str:
-    """Return what a node is from the fields of its fingerprint."""
-    cpu = [f"{found['cpu.model']}"] if "cpu.model" in found else []
-    cpu += [
-        f"{found[f'cpu.{x}']} {x}" for x in ("sockets", "cores", "threads") if f"cpu.{x}" in found
-    ]
-    if memory := found.get("memory_bytes"):
-        cpu.append(f"{int(memory) / 2**30:.0f} GiB")
-    gpus: dict[str, int] = defaultdict(int)
-    for name, value in sorted(found.items()):
-        if name.startswith("gpus.") and name.endswith(".model"):
-            driver = found.get(name.replace(".model", ".driver"), "unknown")
-            gpus[f"{value} (driver {driver})"] += 1
-    return "; ".join([", ".join(cpu), *(f"{count} x {name}" for name, count in gpus.items())])

@@ -1,18 +1,23 @@
-"""Tables of suites as text, Markdown, CSV and JSON."""
+"""Tables of suites as text, Markdown, CSV, JSON, and as plots: bars or lines, one for each row."""
 
 import csv
 import dataclasses
 import io
-from collections.abc import Iterator, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from nightbench.core.drawing import Drawing
 from nightbench.core.model import SuiteTable
+from nightbench.core.plots import Axes, PlotArea
 from nightbench.core.sentences import percent
-from nightbench.core.tables import Cell, Label
+from nightbench.core.tables import Cell
 from nightbench.report.tables import figure, markdown_row
 
 
@@ -20,12 +25,12 @@ def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
     """Return a table for terminals; the reasons of its empty cells are `footnotes`."""
     title = heading(table, cells)
     shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    columns = _columns(cells)
-    shown.add_column(" / ".join(table.rows), overflow="fold")
-    for column in columns:
-        shown.add_column("\n".join(column), justify="right", overflow="fold")
-    for row, texts in _grid(cells, columns):
-        shown.add_row(escape(" ".join(row)), *(escape("\n".join(text)) for text in texts))
+    (first, *heads), rows = grid(table, cells)
+    shown.add_column(first, overflow="fold")
+    for head in heads:
+        shown.add_column(head, justify="right", overflow="fold")
+    for row in rows:
+        shown.add_row(*map(escape, row))
     return shown
 
 
@@ -35,13 +40,16 @@ def heading(table: SuiteTable, cells: Sequence[Cell]) -> str:
     return f"{table.title} (measured at smoke scale)" if is_smoke else table.title
 
 
-def grid(table: SuiteTable, cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Return the head of a table, and each row's label with its cells, whose lines are parted."""
-    columns = _columns(cells)
-    heads = [" / ".join(table.rows), *(" ".join(column) for column in columns)]
-    return heads, [
-        (" ".join(row), ["\n".join(text) for text in texts]) for row, texts in _grid(cells, columns)
-    ]
+def grid(table: SuiteTable, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Return the head of a table, and its rows: a label, then cells of several lines."""
+    reasons = _reasons(cells)
+    at = {(cell.row, cell.column): cell for cell in cells}
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows = []
+    for row in dict.fromkeys(cell.row for cell in cells):
+        found = (at.get((row, column)) for column in columns)
+        rows.append([" ".join(row), *(_text(cell, reasons) if cell else "" for cell in found)])
+    return [" / ".join(table.rows), *map("\n".join, columns)], rows
 
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
@@ -54,8 +62,7 @@ def to_markdown(table: SuiteTable, cells: Sequence[Cell]) -> str:
     heads, rows = grid(table, cells)
     lines = [f"### {heading(table, cells)}", ""]
     lines += [markdown_row(heads), markdown_row(["---", *["---:"] * (len(heads) - 1)])]
-    for row, texts in rows:
-        lines.append(markdown_row([row, *(text.replace("\n", "<br>") for text in texts)]))
+    lines += [markdown_row(text.replace("\n", "<br>") for text in row) for row in rows]
     notes = footnotes(cells)
     return "\n".join([*lines, "", *(f"- {note}" for note in notes), *([""] if notes else [])])
 
@@ -87,27 +94,12 @@ def to_csv(tables: Sequence[tuple[SuiteTable, Sequence[Cell]]]) -> str:
     return stream.getvalue()
 
 
-def _columns(cells: Sequence[Cell]) -> list[Label]:
-    return list(dict.fromkeys(cell.column for cell in cells))
-
-
 def _reasons(cells: Sequence[Cell]) -> dict[str, int]:
     found = dict.fromkeys(cell.reason for cell in cells if cell.reason is not None)
     return {reason: number for number, reason in enumerate(found, start=1)}
 
 
-def _grid(
-    cells: Sequence[Cell], columns: Sequence[Label]
-) -> Iterator[tuple[Label, list[list[str]]]]:
-    """Each row with the lines of its cells."""
-    reasons = _reasons(cells)
-    at = {(cell.row, cell.column): cell for cell in cells}
-    for row in dict.fromkeys(cell.row for cell in cells):
-        found = (at.get((row, column)) for column in columns)
-        yield row, [_lines(cell, reasons) if cell else [""] for cell in found]
-
-
-def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
+def _text(cell: Cell, reasons: dict[str, int]) -> str:
     if cell.value is None:
         lines = [f"[{reasons[cell.reason or '']}]"]
     else:
@@ -120,4 +112,77 @@ def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
         lines.append(f"sends {cell.sent_bytes_per_step / 1e6:.3g} MB a step")
     if cell.published is not None:
         lines.append(f"published {figure(cell.published)} {cell.published_unit}")
-    return lines
+    return "\n".join(lines)
+
+
+# --- plots -------------------------------------------------------------------------------
+
+_ALPHAS = {"": 1.0, " (published)": 0.35}
+"""Ends of legends -> how strongly their values are shown."""
+_INKS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
+_TEXT, _LINE = 12, 18
+
+
+def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list[Path]:
+    """Draw the measured values of a table, and the published ones paler.
+
+    Returns:
+        The files `<table>.svg` and `<table>.png`; none if the table has no value.
+    """
+    if all(cell.value is None and cell.published is None for cell in cells):
+        return []
+    drawing = _chart(table, cells)
+    folder.mkdir(parents=True, exist_ok=True)
+    svg, png = (folder / f"{table.name}.{suffix}" for suffix in ("svg", "png"))
+    svg.write_text(drawing.svg(themed=False), encoding="utf-8")
+    png.write_bytes(drawing.png(scale=2))
+    return [svg, png]
+
+
+def _chart(table: SuiteTable, cells: Sequence[Cell]) -> Drawing:
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    places: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
+    for cell in sorted(cells, key=lambda cell: rows.index(cell.row)):
+        for end, value in zip(_ALPHAS, (cell.value, cell.published), strict=True):
+            if value is not None:
+                places[rows.index(cell.row), end][columns.index(cell.column)] = value
+    names = [" ".join(rows[row]) + end for row, end in places]
+    width = min(max(640, 120 + 28 * len(rows) * len(columns)), 1600)
+    label_width = 30 + round(0.6 * _TEXT * max(map(len, names)))
+    in_line = max(1, (width - 90) // label_width)
+    bottom = 54 + _LINE * math.ceil(len(places) / in_line)
+    most = max(value for points in places.values() for value in points.values())
+    area = PlotArea(width, 380 + bottom, 70, 20, 58, bottom, 5, _TEXT)
+    axes = Axes(area, -0.5, len(columns) - 0.5, 0, 1.05 * max(most, 1e-9))
+    drawing = axes.begin(heading(table, cells))
+    drawing.write((10, 22), heading(table, cells), 15, "text")
+    units = [cell.unit for cell in cells if cell.value is not None]
+    units = units or [cell.published_unit or "" for cell in cells if cell.published is not None]
+    drawing.write((10, 42), " or ".join(dict.fromkeys(units)), _TEXT)
+    floor = area.height - bottom
+    for number, column in enumerate(columns):
+        drawing.write((axes.x(number), floor + 16), " ".join(column), _TEXT, anchor="middle")
+    drawing.write((width / 2, floor + 34), " / ".join(table.columns), _TEXT, anchor="middle")
+    thick = 0.8 / len(places)
+    for number, ((row, end), points) in enumerate(places.items()):
+        ink, alpha = _INKS[row % len(_INKS)], _ALPHAS[end]
+        for at, value in points.items() if table.chart == "bars" else ():
+            left = at - 0.4 + number * thick
+            edges = axes.x(left), axes.x(left + thick)
+            drawing.area(
+                _box(*edges, axes.y(value), floor), ink, alpha, f"{names[number]}: {value:.6g}"
+            )
+        if table.chart == "lines":
+            shown = [(axes.x(at), axes.y(value)) for at, value in sorted(points.items())]
+            drawing.line(shown, ink, 1.5, dashed=bool(end))
+            for place in shown:
+                drawing.dot(place, ink, 4, alpha)
+        x, y = 70 + label_width * (number % in_line), floor + 56 + _LINE * (number // in_line)
+        drawing.area(_box(x, x + 12, y - 10, y), ink, alpha)
+        drawing.write((x + 18, y), names[number], _TEXT)
+    return drawing
+
+
+def _box(left: float, right: float, top: float, bottom: float) -> list[tuple[float, float]]:
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]

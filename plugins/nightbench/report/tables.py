@@ -113,18 +113,11 @@ class ResultsTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the table, and how many cases without a result it leaves out."""
-        yield from self._drawn(console, options)
-        if self._more:
-            yield Text(f"and {self._more:,} more cases without a result", style="dim")
-
-    def _drawn(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self._table()
         needed = console.measure(table, options=options.update(width=_ENDLESS)).maximum
-        if needed <= options.max_width:
-            yield table
-            return
-        yield Text(self._title, style="bold")
-        for row in self._rows:
+        is_wide = needed <= options.max_width
+        yield table if is_wide else Text(self._title, style="bold")
+        for row in () if is_wide else self._rows:
             case, throughput, n, spread, speedup, efficiency, moved, detectable, word = _short(row)
             figures = f"{throughput}  n {n}  spread {spread}  speed-up {speedup} at {efficiency}"
             if moved != "-":
@@ -134,6 +127,8 @@ class ResultsTable:
             yield Text(case)
             said = Text("  " if row["throughput"] is None else f"  {figures}  ")
             yield said.append(word, style=_colour(row))
+        if self._more:
+            yield Text(f"and {self._more:,} more cases without a result", style="dim")
 
     def _table(self) -> Table:
         table = Table(

@@ -33,9 +33,9 @@ class RepeatOutcome:
     status: str
     """ok, failed, aborted, or disturbed: measured, but not counted."""
     reasons: tuple[Reason, ...] = ()
-    """Why it does not count; empty where it does."""
+    """Why it does not count; empty if it does."""
     throughput: float | None = field(default=None, compare=False)
-    """Where the caller says how it is found, for an adaptive protocol."""
+    """If the caller says how it is found, for an adaptive protocol."""
     seconds: float | None = field(default=None, compare=False)
     """From its claim to its record."""
     faults: tuple[Reason, ...] = field(default=(), compare=False)
@@ -56,7 +56,7 @@ class RepeatOutcome:
 
     @property
     def why(self) -> str:
-        """The reasons in one line, for people; empty where there is none."""
+        """The reasons in one line, for people; empty if there is none."""
         return sentences(self.reasons)
 
     @property
@@ -78,7 +78,7 @@ class CaseOutcome:
 
     @property
     def why(self) -> str:
-        """The reasons in one line, for people; empty where there is none."""
+        """The reasons in one line, for people; empty if there is none."""
         return sentences(self.reasons)
 
     def to_json(self) -> Document:
@@ -129,7 +129,7 @@ class CaseStore:
     def end(
         self, status: CaseStatus, reasons: Sequence[Reason], faults: Sequence[Reason] = ()
     ) -> None:
-        """Say how the case ended where no gang does; nothing where it has an outcome."""
+        """Say how the case ended if no gang does; nothing if it has an outcome."""
         if self.outcome() is not None:
             return
         repeats = tuple(
@@ -197,7 +197,7 @@ class CaseStore:
         )
 
     def fingerprint(self, node: str) -> Document | None:
-        """A node's fingerprint; None where it is damaged."""
+        """A node's fingerprint; None if it is damaged."""
         return read_or_none(self.folder / f"fingerprint-{component(node, 'node')}.json")
 
     def save_fingerprint(self, node: str, document: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,12 +30,9 @@ SETTLE_S = 2.0
 log = logging.getLogger(__name__)
 
 
-@contextmanager
-def controlling(folder: UPath) -> Iterator[None]:
+def controlling(folder: UPath) -> AbstractContextManager[None]:
     """Keep the right to control a run while this lasts; wait while another process has it."""
-    held = _locked(Path(folder.path)) if is_local(folder) else _leased(folder / "control.json")
-    with held:
-        yield
+    return _locked(Path(folder.path)) if is_local(folder) else _leased(folder / "control.json")
 
 
 def is_controlled(folder: UPath) -> bool | None:

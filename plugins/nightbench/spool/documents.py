@@ -99,7 +99,7 @@ def atomic_stream(path: UPath, lasting: bool = True) -> Iterator[IO[bytes]]:
 
 
 def read_bytes(path: UPath) -> bytes | None:
-    """The content of a file, or None where there is none."""
+    """The content of a file, or None if there is none."""
     try:
         if is_local(path):
             return bytes(path.read_bytes())
@@ -111,7 +111,7 @@ def read_bytes(path: UPath) -> bytes | None:
 
 
 def read_json(path: UPath) -> Document | None:
-    """The document, or None where there is none.
+    """The document, or None if there is none.
 
     Raises:
         SpoolError: the file cannot be read.
@@ -122,7 +122,7 @@ def read_json(path: UPath) -> Document | None:
 
 
 def read_list(path: UPath) -> list[Document]:
-    """The documents of a list, which is empty where there is no file; see `read_json`."""
+    """The documents of a list, which is empty if there is no file; see `read_json`."""
     return _read(path, list) or []
 
 
@@ -148,11 +148,10 @@ def _read(path: UPath, kind: type[Any]) -> Any:
 
 
 def read_or_none(path: UPath) -> Document | None:
-    """A document for a view; None, and a line in the log, where it is damaged."""
-    document: Document | None = None
+    """A document for a view; None, and a line in the log, if it is damaged."""
     with ItemErrors().of("passed over"):
-        document = read_json(path)
-    return document
+        return read_json(path)
+    return None
 
 
 def is_local(path: UPath) -> bool:
@@ -161,7 +160,7 @@ def is_local(path: UPath) -> bool:
 
 
 def component(name: str, what: str) -> str:
-    """A name that may be a path component; raises SpoolError where it may not."""
+    """A name that may be a path component; raises SpoolError if it may not."""
     if not SLUG.match(name):
         raise SpoolError(f"{what} {name!r} cannot be a path component: expected {SLUG.pattern}")
     return name

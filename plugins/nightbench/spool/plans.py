@@ -124,7 +124,7 @@ class PlannedJob:
 
     job: JobSpec
     on: Cluster
-    """The cluster without nodes; without hours where the request overrides them."""
+    """The cluster without nodes; without hours if the request overrides them."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
@@ -137,10 +137,6 @@ class PlannedJob:
         """The gang's part of the cluster: its nodes, and how to log in to them."""
         nodes, environments = self.job.nodes, self.job.environments
         return dataclasses.replace(self.on, nodes=nodes, environments=environments)
-
-    def generation(self, number: int) -> PlannedJob:
-        """The same job as its n-th generation."""
-        return dataclasses.replace(self, job=dataclasses.replace(self.job, generation=number))
 
 
 def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = None) -> None:
@@ -161,25 +157,22 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
     Raises:
         UserError: the run has no such job, or one of another version.
     """
-    path = _path(run, case_id, generation)
-    document = read_json(path)
-    if document is None:
-        path = _path(run, case_id)
-        document = read_json(path)
-    if document is None:
-        raise UserError(
-            f"{path}: found no file; expected the job that the run's plan stored. Either worker "
-            "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
-            "start a new run"
-        )
-    return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
+    for path in (_path(run, case_id, generation), _path(run, case_id)):
+        if (document := read_json(path)) is not None:
+            planned = _planned(PlannedJob, document, JOB_SCHEMA, path)
+            job = dataclasses.replace(planned.job, generation=generation)
+            return dataclasses.replace(planned, job=job)
+    raise UserError(
+        f"{path}: found no file; expected the job that the run's plan stored. Either worker "
+        "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "
+        "start a new run"
+    )
 
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:
     """Keep the cluster of a run as it was planned for."""
-    write_json(
-        _cluster_path(run), {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
-    )
+    document = {"schema": CLUSTER_SCHEMA, **to_document(without_paths(cluster))}
+    write_json(run.folder / "cluster.json", document)
 
 
 def load_cluster(run: RunSpool) -> Cluster:
@@ -188,7 +181,7 @@ def load_cluster(run: RunSpool) -> Cluster:
     Raises:
         UserError: the run has none, or one of another version.
     """
-    path = _cluster_path(run)
+    path = run.folder / "cluster.json"
     return _planned(Cluster, read_json(path) or {}, CLUSTER_SCHEMA, path)
 
 
@@ -198,10 +191,6 @@ def _planned(kind: type[T], document: Document, schema: str, path: UPath) -> T:
         raise UserError(f'{path}: schema: found {found!r}, expected "{schema}"')
     with of_this_version(path):
         return from_document(kind, document, extra="forbid")
-
-
-def _cluster_path(run: RunSpool) -> UPath:
-    return run.folder / "cluster.json"
 
 
 def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:

@@ -87,14 +87,14 @@ class Uploads:
         return opened
 
     def built(self, build: str) -> Document | None:
-        """Return the document of a commit's build whose wheel is here; None where there is none."""
+        """Return the document of a commit's build whose wheel is here; None if there is none."""
         found = self.note(build)
         if found is None or not self.path(found["sha256"], found["wheel"]).exists():
             return None
         return found
 
     def note(self, name: str) -> Document | None:
-        """Return what is noted of a build, or of a comparison's commits; None where nothing is."""
+        """Return what is noted of a build, or of a comparison's commits; None if nothing is."""
         return read_json(self._commit(name, "json"))
 
     def save_note(self, name: str, document: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class Uploads:
         write_bytes(self._commit(build, "log"), log)
 
     def log(self, build: str) -> bytes | None:
-        """Return what a commit's build said; None where it was never tried, or long ago."""
+        """Return what a commit's build said; None if it was never tried, or long ago."""
         return read_bytes(self._commit(build, "log"))
 
     def _commit(self, build: str, kind: str) -> UPath:
@@ -163,7 +163,7 @@ class RunSpool:
         return self.folder / "cases" / component(case_id, "case") / "tried.json"
 
     def latest(self, case_id: str) -> CaseStore | None:
-        """The store of the highest generation; None where the case was never prepared."""
+        """The store of the highest generation; None if the case was never prepared."""
         generations = self.generations(case_id)
         return self.case(case_id, generations[-1]) if generations else None
 
@@ -230,7 +230,7 @@ class RunSpool:
 
 
 def started_at(run: RunSpool) -> datetime | None:
-    """When a run began, in UTC without a zone; None where its run.json does not say."""
+    """When a run began, in UTC without a zone; None if its run.json does not say."""
     started = (run.run() or {}).get("started_at")
     if not started:
         return None
@@ -250,10 +250,6 @@ class Spool:
     def run(self, run_id: str) -> RunSpool:
         """The spool of a run; nothing is created."""
         return RunSpool(self.root / "runs" / component(run_id, "run"))
-
-    def case(self, run_id: str, case_id: str, generation: int = 0) -> CaseStore:
-        """The store of one generation of a case of a run."""
-        return self.run(run_id).case(case_id, generation)
 
     def planned_by(self, dag_id: str, dag_run_id: str) -> Document | None:
         """The run that a DAG run planned: `run_id`, `started_at`, `max_tries` of the task."""
@@ -282,7 +278,7 @@ class Spool:
         return Uploads(self.root / "uploads")
 
     def runs(self) -> list[RunSpool]:
-        """All runs, oldest first by the date in run.json (by name where that is missing).
+        """All runs, oldest first by the date in run.json (by name if that is missing).
 
         A run whose run.json is damaged is passed over, and named in the log.
         """

@@ -252,7 +252,7 @@ def test_lines_do_the_same_work(cell: TrainedCell, first_step: FirstStep) -> Non
 
 
 def test_every_sample_is_trained_on(cell: TrainedCell, first_step: FirstStep) -> None:
-    """Also where no other line has the workload, and the trainer counts no FLOPs."""
+    """Also if no other line has the workload, and the trainer counts no FLOPs."""
     words = ("--execution", cell.execution)
     _expect_nothing(kit.unused_halves(first_step, cell.line, cell.workload, *words))
 
@@ -260,7 +260,7 @@ def test_every_sample_is_trained_on(cell: TrainedCell, first_step: FirstStep) ->
 def test_gradients_are_those_of_the_loss(
     cell: TrainedCell, first_step: FirstStep, tmp_path: Path
 ) -> None:
-    """Also where no other line has the workload."""
+    """Also if no other line has the workload."""
     words = ("--execution", cell.execution)
     found = kit.gradients_of_no_loss(first_step, cell.line, cell.workload, tmp_path, *words)
     _expect_nothing(found)

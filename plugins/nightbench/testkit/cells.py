@@ -21,7 +21,7 @@ NEAR = 0.01
 SLOPE_TOLERANCE = 0.05
 
 TOLERANCES = {"resnet50_v1.5": 3e-3, "se_resnext50_32x4d": 5e-3, "vgg16_cifar": 1e-2}
-"""Workload -> by which norms of gradients may differ where batch norms see few pixels at the
+"""Workload -> by which norms of gradients may differ if batch norms see few pixels at the
 smallest scale, and amplify rounding. PyTorch compared with itself, with ONEDNN_MAX_CPU_ISA=SSE41,
 is 1e-3 off in ResNet-50 and 3e-3 in vgg16_cifar; OneFlow is 2e-3 off it in SE-ResNeXt, of 1x1."""
 
@@ -34,7 +34,7 @@ class TrainedCell:
     line: str
     execution: str
     reference: str | None
-    """None where it is this one, or no other runs the workload."""
+    """None if it is this one, or no other runs the workload."""
     tolerance: float = 1e-3
     """By which norms of gradients may differ from it, relative."""
 
@@ -48,7 +48,7 @@ class TrainedCell:
 def cells(catalog: Catalog, reference: str | None = None) -> list[TrainedCell]:
     """Return every cell that trains on CPUs, by workload.
 
-    The others are compared with `reference` where it has the workload [default: the one that runs
+    The others are compared with `reference` if it has the workload [default: the one that runs
     most workloads].
     """
     able = [
@@ -159,8 +159,8 @@ def gradients_of_no_loss(
 ) -> list[str]:
     """Return which gradients of a line are not those of its own loss, a sentence for each.
 
-    The loss is looked at where every weight was moved a little along its gradient, and against it:
-    it has to change by the sum of their norms. Where it does not, each is moved alone.
+    The loss is looked at if every weight was moved a little along its gradient, and against it:
+    it has to change by the sum of their norms. If it does not, each is moved alone.
     """
     file = str(folder / "gradients.npz")
     here = first_step(line, workload, *words, "--gradients", file)

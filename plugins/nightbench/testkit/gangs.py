@@ -48,9 +48,9 @@ catalog = functools.cache(load_catalog)
 
 
 def build_environment(root: Path, line: str, variant: str | None = None) -> str:
-    """The interpreter of a line's environment below `root`, which is built where it is not there.
+    """The interpreter of a line's environment below `root`, which is built if it is not there.
 
-    Skips the test where the line is not available on this machine. It is the environment of
+    Skips the test if the line is not available on this machine. It is the environment of
     `variant` [default: the first variant for CPUs].
     """
     root.mkdir(exist_ok=True)

@@ -109,13 +109,17 @@ class Action:
     """One action on an alert."""
 
     name: str
-    label: str
     hint: str
     states: tuple[str, ...]
     """States in which pages offer it."""
     request: type[Move] = Move
     to: str = ""
-    """The state that it leads to; empty where it leaves the state as it is."""
+    """The state that it leads to; empty if it leaves the state as it is."""
+
+    @property
+    def label(self) -> str:
+        """Its name on pages."""
+        return self.name.capitalize()
 
     @property
     def field(self) -> str:
@@ -127,41 +131,23 @@ class Action:
 ACTIONS = {
     action.name: action
     for action in (
-        Action(
-            "acknowledge", "Acknowledge", "You are working on it.", ("open",), Move, "acknowledged"
-        ),
+        Action("acknowledge", "You are working on it.", ("open",), to="acknowledged"),
         Action(
             "resolve",
-            "Resolve",
             "The cause is fixed. If the drop continues, it is reported again.",
             LIVE,
-            Move,
-            "resolved",
+            to="resolved",
         ),
         Action(
             "dismiss",
-            "Dismiss",
             "Close the alert. The series opens a new one only if it drops further.",
             LIVE,
             Dismissal,
             "dismissed",
         ),
-        Action(
-            "reopen",
-            "Reopen",
-            "Open the alert again, with its history.",
-            ("acknowledged", "resolved", "dismissed"),
-            Move,
-            "open",
-        ),
-        Action(
-            "snooze",
-            "Snooze",
-            "Send no message until this date; then report it again.",
-            LIVE,
-            Snooze,
-        ),
-        Action("assign", "Assign", "Set the owner. Empty: no owner.", LIVE, Assignment),
+        Action("reopen", "Open the alert again, with its history.", STATES[1:], to="open"),
+        Action("snooze", "Send no message until this date; then report it again.", LIVE, Snooze),
+        Action("assign", "Set the owner. Empty: no owner.", LIVE, Assignment),
     )
 }
 

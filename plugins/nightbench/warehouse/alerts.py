@@ -61,25 +61,14 @@ class AlertRepository(Repository):
 
     def end(self, alert_id: int, run_id: str, why: str) -> bool:
         """Resolve a live alert, or end the event of a dismissed one; return whether it did."""
-        return self._change("resolve_by_run", alert_id, run_id, why)
+        return self.change("resolve_by_run", alert_id, run_id, why)
 
     def reopen(self, alert_id: int, verdict: Verdict) -> bool:
         """Open a dismissed alert again with a night's values; return whether it was dismissed."""
-        return self._change("reopen_by_run", alert_id, *_night_of(verdict))
+        return self.change("reopen_by_run", alert_id, *_night_of(verdict))
 
-    def grow(self, alert_id: int, run_id: str) -> bool:
-        """Let an alert whose change has grown be notified again; return whether it is."""
-        return self._change("grow_alert", alert_id, run_id)
-
-    def watch(self, alert_id: int, suspect: str | None, run_id: str) -> None:
-        """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
-        self._change("watch_alert", alert_id, suspect, run_id)
-
-    def route(self, alert_id: int, owner: str, run_id: str) -> bool:
-        """Give a new alert its owner; return whether it never had one."""
-        return self._change("route_alert", alert_id, owner, run_id)
-
-    def _change(self, name: str, alert_id: int, *given: Any) -> bool:
+    def change(self, name: str, alert_id: int, *given: Any) -> bool:
+        """Change an alert by a function of schema triage; return whether it changed anything."""
         with self._transaction(f"change alert {alert_id} ({name})"):
             return bool(self._function(f"triage.{name}", alert_id, *given))
 
@@ -173,8 +162,8 @@ def _delivery(item: ItemKey, channel: str) -> Row:
 class Triage(Repository):
     """Moves alerts in the name of a person; each call is one transaction.
 
-    Every method returns the state before, and raises `MoveRefused` where there is no such alert or
-    the change is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    Every method returns the state before, and raises `MoveRefused` if there is no such alert or
+    the change is not allowed, `WarehouseUnavailable` if the warehouse is away.
     """
 
     def __init__(self, connection: Connection, by: str) -> None:

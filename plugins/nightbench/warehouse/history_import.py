@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BeforeValidator, Field, create_model
 
-from nightbench.core.detect_file import DetectRow
 from nightbench.core.errors import UserError
 from nightbench.core.history_file import (
     PLAIN,
     UNKNOWN,
+    DetectRow,
     FileRow,
     HistoryFile,
     Name,
@@ -116,7 +116,6 @@ class _Median(FileRow, extra="forbid"):
 
 
 def _axis(kind: Any) -> Any:
-    """Return the type of an axis in a file."""
     kinds = get_args(kind) or (kind,)
     return Name if str in kinds else NotNegative if float in kinds else Whole
 

@@ -17,13 +17,12 @@ from typing import Any
 
 import psycopg2
 import psycopg2.errors
-import psycopg2.extensions
 from psycopg2 import sql
+from psycopg2.extensions import cursor as Cursor
 
 from nightbench.core.errors import UserError, WarehouseRefused
 from nightbench.warehouse import columns, statements
 from nightbench.warehouse.connection import Connection, connect, reported
-from nightbench.warehouse.dictionary import forget_comments, inherit_comments
 from nightbench.warehouse.references import FILES, load_references
 
 OWNER = "nightbench_owner"
@@ -221,11 +220,8 @@ def _mark(connection: Connection) -> str | None:
 
 def _make_views(connection: Connection, texts: Mapping[str, str]) -> None:
     with connection.cursor() as cursor:
-        stale = set(_existing(connection)) - {tuple(view.split("/")) for view in texts}
         cursor.execute("savepoint before_views")
         try:
-            if stale:
-                _drop_views(connection)
             _run_files(cursor, texts)
         except psycopg2.errors.InvalidTableDefinition:
             # `create or replace` cannot rename, drop or retype a column.
@@ -234,12 +230,46 @@ def _make_views(connection: Connection, texts: Mapping[str, str]) -> None:
             _run_files(cursor, texts)
 
 
-def _run_files(cursor: psycopg2.extensions.cursor, texts: Mapping[str, str]) -> None:
+def _run_files(cursor: Cursor, texts: Mapping[str, str]) -> None:
     for name, content in texts.items():
         view = sql.Identifier(*name.split("/"))
-        forget_comments(cursor, view)
+        _forget_comments(cursor, view)
         cursor.execute(content)
-        inherit_comments(cursor, view)
+        _inherit_comments(cursor, view)
+
+
+def _forget_comments(cursor: Cursor, view: sql.Identifier) -> None:
+    cursor.execute(
+        "select attname from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 "
+        "and col_description(attrelid, attnum) is not null",
+        (view.as_string(cursor),),
+    )
+    for (column,) in cursor.fetchall():
+        _comment(cursor, view, column, None)
+
+
+def _inherit_comments(cursor: Cursor, view: sql.Identifier) -> None:
+    """Give each column of a view that has no comment that of the column that it passes through.
+
+    PostgreSQL reports which column of which table or view a result column is; a column that is
+    computed is none, and keeps the comment of its own file.
+    """
+    cursor.execute("select pg_get_viewdef(%s::regclass)", (view.as_string(cursor),))
+    ((text,),) = cursor.fetchall()
+    definition = sql.SQL(text.rstrip(";"))
+    cursor.execute(sql.SQL("select * from ({}) as view limit 0").format(definition))
+    for number, column in enumerate(cursor.description or (), start=1):
+        cursor.execute(
+            "select col_description(%s, %s) where col_description(%s::regclass, %s) is null",
+            (column.table_oid, column.table_column, view.as_string(cursor), number),
+        )
+        if found := cursor.fetchone():
+            _comment(cursor, view, column.name, found[0])
+
+
+def _comment(cursor: Cursor, view: sql.Identifier, column: str, comment: str | None) -> None:
+    statement = sql.SQL("comment on column {}.{} is {}")
+    cursor.execute(statement.format(view, sql.Identifier(column), sql.Literal(comment)))
 
 
 def _existing(connection: Connection) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ class NightRepository(Repository):
     """Nights of suites, one for each time of their schedules."""
 
     def lock(self) -> bool:
-        """Lock the check of deadlines until the connection is closed; False where it is locked."""
+        """Lock the check of deadlines until the connection is closed; False if it is locked."""
         return self._try_session_lock("deadlines")
 
     def watch(self, suite: str, cluster: str, timetable: str, now: datetime) -> datetime:
@@ -73,11 +73,6 @@ class NightRepository(Repository):
             NightRun(**row | {"without": tuple(row["without"])})
             for row in self.read("night_runs", suite=suite, cluster=cluster, since=since)
         ]
-
-    def last_result_at(self, cluster: str) -> datetime | None:
-        """Start of the newest run of a cluster that yielded a result."""
-        row = self.first("cluster_heard", cluster=cluster)
-        return row["at"] if row else None
 
     def nights(
         self,

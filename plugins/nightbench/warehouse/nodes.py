@@ -69,13 +69,11 @@ class NodeRepository(Repository):
         """Changes of state, newest first: node, changed_at, state, since, reasons, by."""
         return self.read("node_state_changes", cluster=cluster, node=node, max_rows=limit)
 
-    def control_baselines(
-        self, cluster: str, before: datetime | None = None
-    ) -> dict[tuple[str, str, str, str], float]:
+    def control_baselines(self, cluster: str) -> dict[tuple[str, str, str, str], float]:
         """Series of a control measurement (`Control.key`) -> median of its ten newest values."""
         return {
             (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
-            for row in self.read("control_baselines", cluster=cluster, before=before)
+            for row in self.read("control_baselines", cluster=cluster)
         }
 
 
@@ -115,11 +113,7 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
 
 def _control(cluster: str, run_id: str, control: Control, at: datetime) -> Row:
     return {
-        "node": control.node,
-        "metric": control.metric,
-        "device": control.device,
-        "backend": control.backend,
-        "unit": control.unit,
+        **{name: value for name, value in vars(control).items() if name != "values"},
         "cluster": cluster,
         "at": at,
         "run_id": run_id,

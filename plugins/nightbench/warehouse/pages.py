@@ -45,7 +45,7 @@ class PageRepository(Repository):
         return str(self.read("ui_snapshot")[0]["snapshot"])
 
     def run(self, run_id: str) -> Row | None:
-        """One run; None where the warehouse does not know it."""
+        """One run; None if the warehouse does not know it."""
         return next(iter(self.runs.find(run_ids=[run_id], imported=True)), None)
 
     def find_alerts(self, **chosen: Any) -> list[Row]:
@@ -59,7 +59,7 @@ class PageRepository(Repository):
         return {row["alert_id"]: row for row in found}
 
     def alert(self, alert_id: int) -> Row | None:
-        """One alert as `find_alerts` gives it; None where there is none of that number."""
+        """One alert as `find_alerts` gives it; None if there is none of that number."""
         return self.alerts([alert_id]).get(alert_id)
 
     def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
@@ -87,7 +87,7 @@ class PageRepository(Repository):
         return str(row["run_id"]) if row else None
 
     def newest_runs(self) -> Sequence[Row]:
-        """The newest run of each suite and cluster, a nightly one where it has any."""
+        """The newest run of each suite and cluster, a nightly one if it has any."""
         run_ids = [row["run_id"] for row in self.read("ui_newest_runs")]
         return self.runs.find(run_ids=run_ids, limit=len(run_ids))
 

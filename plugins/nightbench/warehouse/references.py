@@ -3,7 +3,6 @@
 import csv
 import hashlib
 import json
-from collections.abc import Collection
 from pathlib import Path
 
 from nightbench.core.errors import UserError
@@ -33,13 +32,6 @@ def reference_rows(folder: Path) -> list[dict[str, str | float | None]]:
         UserError: a file cannot be read; names it.
     """
     return [row for name in FILES for row in _read(folder / name)]
-
-
-def published_figures(document: str, figures: Collection[str]) -> list[dict[str, str]]:
-    """Return the cells of a public benchmark's values, in its own words; some have no value."""
-    texts = [(statements.SQL / "references" / name).read_text(encoding="utf-8") for name in FILES]
-    rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
-    return [row for row in rows if row["source"] == document and row["figure"] in figures]
 
 
 def _read(path: Path) -> list[dict[str, str | float | None]]:

@@ -20,8 +20,8 @@ ROWS_AT_ONCE = 1000
 class Repository:
     """Reads and writes one aggregate. Storing the same thing again changes nothing.
 
-    Every method raises `WarehouseUnavailable` where PostgreSQL is away and `WarehouseRefused`
-    where it refuses the data; in both cases nothing of the call was stored.
+    Every method raises `WarehouseUnavailable` if PostgreSQL is away and `WarehouseRefused`
+    if it refuses the data; in both cases nothing of the call was stored.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -39,7 +39,7 @@ class Repository:
             return self._rows(name, **parameters)
 
     def first(self, name: str, /, **parameters: Any) -> Row | None:
-        """First row of such a statement; None where there is none."""
+        """First row of such a statement; None if there is none."""
         return next(iter(self.read(name, **parameters)), None)
 
     def _rows(self, name: str, /, **parameters: Any) -> list[Row]:
@@ -65,7 +65,7 @@ class Repository:
         self._rows("lock_for_transaction", lock_name=name)
 
     def _try_session_lock(self, name: str) -> bool:
-        """Lock a name until the connection is closed; False where another session has it."""
+        """Lock a name until the connection is closed; False if another session has it."""
         return bool(self.read("try_session_lock", lock_name=name)[0]["is_locked"])
 
     def _write(self, name: str, /, *rows: Mapping[str, Any]) -> int:

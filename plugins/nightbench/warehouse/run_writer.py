@@ -1,6 +1,7 @@
 """Stores runs: what they plan, what they yielded, and a site's older results."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -115,7 +116,7 @@ class RunWriter(Repository):
         """Store what a run means to measure, before anything is launched."""
         self._ensure_months([run.started_at])
         with self._transaction(f"store the plan of run {run.run_id}"):
-            self._plan(run, planned, cluster)
+            self._plan([run], [(run, each) for each in planned], cluster)
 
     def rehearse(self) -> None:
         """Begin to load a run, and roll it back: it is refused as a load would be.
@@ -127,14 +128,14 @@ class RunWriter(Repository):
         run = Run(f"check-{now:%Y%m%dT%H%M%S%f}", "check", "check", RunKind.ON_DEMAND, now)
         with suppress(_RolledBack), self._transaction("begin a load"):
             self._rows("ensure_month", at=now)
-            self._plan(run, (), None)
+            self._plan([run], ())
             raise _RolledBack
 
     def load(self, batch: LoadBatch) -> bool:
         """Store all that a run yielded, quarantined results with their reasons.
 
         Returns:
-            True where anything was written, False where all of it was there already.
+            True if anything was written, False if all of it was there already.
 
         Raises:
             WarehouseRefused: a case came back that was never planned.
@@ -149,7 +150,8 @@ class RunWriter(Repository):
         self._ensure_months([run.started_at])
         with self._transaction(f"load run {run.run_id}"):
             self._lock_for_transaction("load")
-            changed, key, series = self._plan(run, batch.planned, batch.cluster)
+            plan = [(run, each) for each in batch.planned]
+            changed, runs, keys = self._plan([run], plan, batch.cluster)
             documents = [
                 {"fingerprint_id": name, "document": Json(dict(document))}
                 for name, document in sorted(batch.fingerprints.items())
@@ -167,7 +169,7 @@ class RunWriter(Repository):
             for case in batch.cases:
                 case_id = case.case.case_id
                 results.add_case(
-                    key | {"series_key": series[case_id], "generation": case.generation},
+                    keys[run.run_id, case_id] | {"generation": case.generation},
                     run,
                     case,
                     planned[case_id],
@@ -176,7 +178,8 @@ class RunWriter(Repository):
             changed += self._store_results(results)
             pairs = [to_row.pair_row(run.run_id, pair) for pair in batch.pairs]
             changed += self._store("night_pair", pairs, "run_id case_id reference")
-            changed += self._write("supersede_generations", {"run_key": key["run_key"]})
+            run_key = runs[run.run_id]["run_key"]
+            changed += self._write("supersede_generations", {"run_key": run_key})
             changed += self._write(
                 "mark_loaded", {"run_id": run.run_id, "checks_digest": batch.checks_digest}
             )
@@ -194,33 +197,18 @@ class RunWriter(Repository):
         runs = {run.run_id: run for run, _, _ in entries}
         self._ensure_months([run.started_at for run in runs.values()])
         with self._transaction("import the history"):
-            self._store_runs(runs.values(), "import")
-            keys = self._keys_of_runs(list(runs))
+            plan = [(run, planned) for run, planned, _ in entries]
+            *_, keys = self._plan(runs.values(), plan, origin="import")
             build_keys = self._build_keys(planned.build for _, planned, _ in entries)
-            by_cluster: dict[str, dict[str, Case]] = {}
-            for run, planned, _ in entries:
-                by_cluster.setdefault(run.cluster, {})[planned.case_id] = planned.case
-            series = {
-                cluster: self._series_keys(cluster, cases.values())
-                for cluster, cases in by_cluster.items()
-            }
-            results, plans = _Results(), []
+            results = _Results()
             for run, planned, measurement in entries:
-                key, build_key = keys[run.run_id], build_keys[planned.build.build_id]
-                series_key = series[run.cluster][planned.case_id]
-                plans.append(
-                    to_row.planned_row(planned)
-                    | key
-                    | {"series_key": series_key, "build_key": build_key}
-                )
                 results.add_case(
-                    key | {"series_key": series_key, "generation": 0},
+                    keys[run.run_id, planned.case_id] | {"generation": 0},
                     run,
                     CaseToLoad(planned.case, 0, CaseStatus.OK, measurement=measurement),
                     planned,
-                    build_key,
+                    build_keys[planned.build.build_id],
                 )
-            self._store("planned_case", plans, "run_key series_key")
             changed = self._store_results(results)
             self._write("mark_loaded", *({"run_id": name, "checks_digest": ""} for name in runs))
         return len(runs), changed
@@ -239,38 +227,45 @@ class RunWriter(Repository):
         return [str(row["dropped"]) for row in rows]
 
     def _plan(
-        self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None
-    ) -> tuple[int, Row, dict[str, int]]:
-        """Store a plan; return changed rows, the run's part of keys, and series_key by case_id."""
+        self,
+        runs: Collection[Run],
+        planned: Sequence[tuple[Run, PlannedCase]],
+        cluster: Cluster | None = None,
+        origin: str = "nightbench",
+    ) -> tuple[int, dict[str, Row], dict[tuple[str, str], Row]]:
+        """Store the plans of runs.
+
+        Returns:
+            How many rows changed; run_id -> run_key and run_at; run_id and case_id -> these and the
+            series_key, which the keys of results begin with.
+        """
         changed = 0
         if cluster is not None:
             changed += self._store("cluster", [to_row.cluster_row(cluster)], "cluster")
-        changed += self._store_runs([run], "nightbench")
-        key = self._keys_of_runs([run.run_id])[run.run_id]
-        build_keys = self._build_keys(each.build for each in planned)
-        series = self._series_keys(run.cluster, (each.case for each in planned))
-        rows = [
-            to_row.planned_row(each)
-            | key
-            | {
-                "series_key": series[each.case_id],
-                "build_key": build_keys[each.build.build_id],
-            }
-            for each in planned
-        ]
-        return changed + self._store("planned_case", rows, "run_key series_key"), key, series
-
-    def _store_runs(self, runs: Iterable[Run], origin: str) -> int:
         # The start stays: results lie in its month.
         rows = [vars(run) | {"origin": origin} for run in runs]
-        return self._store("run", rows, "run_id", keep="started_at")
-
-    def _keys_of_runs(self, run_ids: Sequence[str]) -> dict[str, Row]:
-        """run_id -> run_key and run_at, which the keys of a run's results begin with."""
-        return {
+        changed += self._store("run", rows, "run_id", keep="started_at")
+        of_runs = {
             row["run_id"]: {"run_key": row["run_key"], "run_at": row["started_at"]}
-            for row in self._rows("run_keys", run_ids=list(run_ids))
+            for row in self._rows("run_keys", run_ids=[run.run_id for run in runs])
         }
+        build_keys = self._build_keys(each.build for _, each in planned)
+        cases: dict[str, list[Case]] = defaultdict(list)
+        for run, each in planned:
+            cases[run.cluster].append(each.case)
+        series = {where: self._series_keys(where, found) for where, found in cases.items()}
+        keys = {
+            (run.run_id, each.case_id): of_runs[run.run_id]
+            | {"series_key": series[run.cluster][each.case_id]}
+            for run, each in planned
+        }
+        rows = [
+            to_row.planned_row(each)
+            | keys[run.run_id, each.case_id]
+            | {"build_key": build_keys[each.build.build_id]}
+            for run, each in planned
+        ]
+        return changed + self._store("planned_case", rows, "run_key series_key"), of_runs, keys
 
     def _build_keys(self, builds: Iterable[Build]) -> dict[str, int]:
         """build_id -> build_key; stores builds that are new or different."""

@@ -102,7 +102,7 @@ class RunRepository(RunWriter):
         return found
 
     def case_error(self, run_id: str, case_id: str) -> str | None:
-        """End of the traceback of the case's last repeat that failed; None where none did."""
+        """End of the traceback of the case's last repeat that failed; None if none did."""
         row = self.first("case_error", run_id=run_id, case_id=case_id)
         return str(row["error"]) if row else None
 

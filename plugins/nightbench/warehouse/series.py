@@ -126,7 +126,7 @@ class SeriesRepository(Repository):
         """Nights of series with reference builds, by case, the newest first.
 
         Those of nightly runs `before`, and of the run itself; of each run the reference first, and
-        then the one before, where it measured both.
+        then the one before, if it measured both.
         """
         found: dict[str, list[PairNight]] = {}
         for row in self.read(
@@ -169,30 +169,10 @@ class SeriesRepository(Repository):
             for row in self.read("verdicts", run_id=run_id)
         ]
 
-    def judged_since(
-        self, cluster: str, started_at: datetime, case_ids: Iterable[str]
-    ) -> frozenset[str]:
-        """Cases of which a nightly run that began after `started_at` has been judged."""
-        rows = self.read(
-            "judged_since", cluster=cluster, started_at=started_at, case_ids=list(case_ids)
-        )
-        return frozenset(row["case_id"] for row in rows)
-
     def store_noise_event(self, event: Mapping[str, Any]) -> bool:
         """Store that a night made a series noisy or steady; return whether that is new."""
         with self._transaction(f"store the noise of {event['case_id']}"):
             return self._store("noise_event", [event]) > 0
-
-    def noise_events(
-        self, run_id: str | None = None, cluster: str | None = None, limit: int = 1000
-    ) -> list[Row]:
-        """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
-        return self.read("noise_events", run_id=run_id, cluster=cluster, max_rows=limit)
-
-    def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
-        """Case ids that were noisy when a night began, whatever the night itself says."""
-        rows = self.read("noisy_before", cluster=cluster, run_id=run_id, at=at)
-        return [row["case_id"] for row in rows]
 
     def noisy(self, cluster: str | None = None) -> list[Row]:
         """The series that are noisy now: rows of `marts.noisy_series`."""
@@ -237,7 +217,7 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
 
 
 def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
-    """Return the losses of a night by name; None where it has none that can be read."""
+    """Return the losses of a night by name; None if it has none that can be read."""
     if document is None:
         return None
     return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")

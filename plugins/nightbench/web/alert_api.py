@@ -1,16 +1,13 @@
 """The JSON API of alerts: reading them, and what people do with them."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi import HTTPException, Query, Request
 
 from nightbench.config.validate import parsed
 from nightbench.core.errors import UserError
@@ -27,11 +24,11 @@ from nightbench.warehouse.alert_actions import (
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
+from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList
 from nightbench.web.api_model import first_readable, readable
-from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.experiment_models import BisectSearch
-from nightbench.web.guard import HEADERS, PageUser, refuse_unmeant
+from nightbench.web.guard import PageUser, refuse_unmeant
+from nightbench.web.ui_models import AlertGroupRow
 
 T = TypeVar("T")
 
@@ -51,7 +48,6 @@ Asked = Literal["", "live", "all", "open", "acknowledged", "resolved", "dismisse
 """Filter of a request: a state, the live ones, or all."""
 
 MOST = 1000
-BIGGEST_ID = 2**63 - 1
 
 
 def _states_of(names: Sequence[str]) -> tuple[str, ...] | None:
@@ -66,14 +62,14 @@ def _states_of(names: Sequence[str]) -> tuple[str, ...] | None:
 @contextmanager
 def _known_alert(open_repository: OpenPages, alert_id: int) -> Iterator[tuple[PageRepository, Row]]:
     with open_repository() as repository:
-        row = repository.alert(alert_id) if alert_id <= BIGGEST_ID else None
+        row = repository.alert(alert_id)
         if row is None:
-            raise NotFound(f"There is no alert {alert_id}.")
+            raise HTTPException(404, f"There is no alert {alert_id}.")
         yield repository, row
 
 
 def _group_of(repository: PageRepository, row: Row) -> Sequence[Row]:
-    """Return all alerts of an alert's cause, itself included; empty where it is the only one."""
+    """Return all alerts of an alert's cause, itself included; empty if it is the only one."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
     return found if len(found) > 1 else ()
@@ -94,14 +90,13 @@ class AlertApi:
         framework: str = "",
         page: Annotated[int, Query(ge=1, le=100_000)] = 1,
         size: Annotated[int, Query(ge=1, le=MOST)] = 200,
-    ) -> JSONResponse:
+    ) -> AlertList:
         """Alerts, newest first; the live ones unless states are named."""
         chosen = _chosen(state, cluster, framework)
         with self.repository() as repository:
             rows = repository.find_alerts(**chosen, max_rows=size, skipped=(page - 1) * size)
             total = len(repository.read("page_alert_marks", **chosen))
-        found = AlertList.of(alerts=rows, total=total, page=page, size=size)
-        return json_response(found.model_dump())
+        return AlertList.of(alerts=rows, total=total, page=page, size=size)
 
     def groups(
         self,
@@ -117,23 +112,16 @@ class AlertApi:
             chosen = _chosen(state, cluster, framework)
             marks = repository.read("page_alert_marks", **chosen)
             groups = worst_first(marks, _KEYS[together])
-            shown = groups[(page - 1) * size : page * size]
-            heads = repository.alerts([group[0]["alert_id"] for group in shown])
-            medians = repository.sparklines(_series(row) for row in heads.values())
-            ids = [row["alert_id"] for group in shown for row in group]
-            bisects = repository.newest_bisects(ids)
-        items = [
-            _group_row(group, heads[group[0]["alert_id"]], medians, bisects) for group in shown
-        ]
+            items = group_rows(repository, groups[(page - 1) * size : page * size])
         return AlertGroups(items=items, total=len(groups), alerts=len(marks), page=page, size=size)
 
-    def show(self, request: Request, alert_id: int) -> JSONResponse:
+    def show(self, request: Request, alert_id: int) -> AlertDetail:
         """One alert with its history, and what its reader may do with it."""
         user: PageUser = request.state.nightbench_user
         with _known_alert(self.repository, alert_id) as (repository, row):
             group = _group_of(repository, row)
             evidence = map(CauseEvidence.from_json, row["evidence"] or ())
-            shown = AlertDetail.of(
+            return AlertDetail.of(
                 row,
                 unplanned=unplanned_sentences(repository.read("unmeasured_alerts")).get(
                     alert_id, ""
@@ -143,17 +131,16 @@ class AlertApi:
                 bisects=readable(BisectSearch.of_row, repository.bisects(alert_id)),
                 group=group,
                 actions=[
-                    vars(each) | {"field": each.field}
+                    vars(each) | {"label": each.label, "field": each.field}
                     for each in (actions_for(row["state"]) if user.may_change else ())
                 ],
                 reasons=REASONS,
             )
-        return json_response(shown.model_dump())
 
-    def changing(self, action: Action) -> Callable[[Request, int], JSONResponse]:
+    def changing(self, action: Action) -> Callable[[Request, int], AlertDetail]:
         """Return the handler of an action."""
 
-        def change(request: Request, alert_id: int) -> JSONResponse:
+        def change(request: Request, alert_id: int) -> AlertDetail:
             refuse_unmeant(request.headers, self.base_url)
             change = sent(action.request, request)
             user: PageUser = request.state.nightbench_user
@@ -175,52 +162,43 @@ def _chosen(state: Sequence[str] | None, cluster: str, framework: str) -> Row:
     }
 
 
-def _series(row: Row) -> tuple[str, str]:
-    return row["case_id"], row["cluster"]
-
-
-def _group_row(
-    group: Sequence[Row],
-    head: Row,
-    medians: Mapping[tuple[str, str], list[float]],
-    bisects: Mapping[int, Row],
-) -> AlertGroupRow:
-    bisect = next((bisects[i] for each in group if (i := each["alert_id"]) in bisects), None)
-    return AlertGroupRow.of(
-        head=head,
-        alerts=len(group),
-        states=Counter(row["state"] for row in group),
-        severity=head["severity"],
-        severity_because=head["severity_because"],
-        medians=medians.get(_series(head), []),
-        bisect=bisect and first_readable(BisectSearch.of_row, bisect),
-    )
-
-
-def json_response(
-    content: object, status: int = 200, more: Mapping[str, str] | None = None
-) -> JSONResponse:
-    """JSON with the headers of every answer."""
-    return JSONResponse(_jsonable(content), status_code=status, headers={**(more or {}), **HEADERS})
+def group_rows(repository: PageRepository, groups: Sequence[Sequence[Row]]) -> list[AlertGroupRow]:
+    """Return groups of alerts, each with its worst alert, the first of the group."""
+    heads = repository.alerts([group[0]["alert_id"] for group in groups])
+    medians = repository.sparklines((row["case_id"], row["cluster"]) for row in heads.values())
+    bisects = repository.newest_bisects([row["alert_id"] for group in groups for row in group])
+    found = []
+    for group in groups:
+        head = heads[group[0]["alert_id"]]
+        bisect = next((bisects[i] for each in group if (i := each["alert_id"]) in bisects), None)
+        row = AlertGroupRow.of(
+            head=head,
+            alerts=len(group),
+            states=Counter(each["state"] for each in group),
+            medians=medians.get((head["case_id"], head["cluster"]), []),
+            bisect=bisect and first_readable(BisectSearch.of_row, bisect),
+        )
+        found.append(row)
+    return found
 
 
 def document_of(request: Request) -> dict[str, object]:
     """Return the JSON object that a request was sent with; empty without a body.
 
     Raises:
-        BadInput: it is no JSON object.
+        HTTPException: it is no JSON object.
     """
     body: bytes = request.state.nightbench_body
     if not body.strip():
         return {}
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise BadInput("Content-Type: expected application/json")
+        raise HTTPException(422, "Content-Type: expected application/json")
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise BadInput("The body cannot be read as JSON.") from None
+        raise HTTPException(422, "The body cannot be read as JSON.") from None
     if not isinstance(found, dict):
-        raise BadInput('The body: expected an object such as {"why": "…"}')
+        raise HTTPException(422, 'The body: expected an object such as {"why": "…"}')
     return found
 
 
@@ -228,22 +206,9 @@ def sent(kind: type[T], request: Request) -> T:
     """Return the body of a request as its class.
 
     Raises:
-        BadInput: an unknown field, or an invalid value.
+        HTTPException: an unknown field, or an invalid value.
     """
     try:
         return parsed(kind, document_of(request))
     except UserError as error:
-        raise BadInput(str(error)) from None
-
-
-def _jsonable(value: Any) -> Any:
-    """Return a value for JSON: dates as ISO 8601, null for NaN and infinity."""
-    if isinstance(value, Mapping):
-        return {str(k): _jsonable(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(v) for v in value]
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        raise HTTPException(422, str(error)) from None

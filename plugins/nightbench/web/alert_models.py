@@ -2,63 +2,23 @@
 
 from datetime import datetime
 
-from nightbench.web.api_model import ApiModel
+from nightbench.web.api_model import ApiModel, Page
 from nightbench.web.experiment_models import BisectSearch
-from nightbench.web.ui_models import AlertHead, DriftingSeries, NoisySeries, SeriesAlert
+from nightbench.web.ui_models import AlertGroupRow, AlertRow, DriftingSeries, NoisySeries
 
 
-class AlertRow(AlertHead, SeriesAlert):
-    """An alert."""
-
-    last_run_id: str | None
-    last_good_run_id: str | None
-    resolved_run_id: str | None
-    notified_at: datetime | None
-    cause_sentence: str | None
-    group_key: str | None
-    """Key that is equal for alerts of one cause; empty or null if no other alert has this cause."""
-    confirmation_sentence: str | None
-    confirmation_ratio: float | None
-    confirmation_low: float | None
-    confirmation_high: float | None
-    confirmation_rounds: int | None
-
-
-class AlertList(ApiModel):
+class AlertList(Page):
     """A page of alerts, newest first."""
 
     alerts: list[AlertRow]
-    total: int
-    page: int
-    size: int
 
 
-class AlertGroupRow(ApiModel):
-    """Alerts that hang together; most stand alone."""
-
-    head: AlertRow
-    """The worst alert of the group."""
-    alerts: int
-    states: dict[str, int]
-    """Number of alerts of the group in each state."""
-    severity: str
-    """Severity: high, medium or low."""
-    severity_because: str
-    medians: list[float]
-    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
-    bisect: BisectSearch | None
-    """The newest bisect of any alert in the group."""
-
-
-class AlertGroups(ApiModel):
+class AlertGroups(Page):
     """A page of groups of alerts, the worst first."""
 
     items: list[AlertGroupRow]
-    total: int
     alerts: int
     """Number of alerts in all groups."""
-    page: int
-    size: int
 
 
 class AlertEvent(ApiModel):
@@ -94,8 +54,6 @@ class AlertDetail(AlertRow):
     """Evidence for and against the cause."""
     events: list[AlertEvent]
     bisects: list[BisectSearch]
-    severity: str
-    severity_because: str
     group: list[AlertRow]
     """All alerts of the same cause, including this alert; empty if there is no other alert."""
     actions: list[OfferedAction]
@@ -220,12 +178,6 @@ class NodeActivity(ApiModel):
     """Time of the controller's last report."""
 
 
-class NodeActivities(ApiModel):
-    """The cases under way."""
-
-    items: list[NodeActivity]
-
-
 class ClusterAcceptance(ApiModel):
     """Numbers of configurations that passed a cluster's acceptance test and that need a retest."""
 
@@ -241,19 +193,12 @@ class ClusterAcceptance(ApiModel):
     last_at: datetime
 
 
-class ClusterAcceptances(ApiModel):
-    """The acceptance of every cluster that has one."""
-
-    items: list[ClusterAcceptance]
-
-
 class NodeUse(ApiModel):
     """Time that a node spent on a suite in the last night."""
 
     cluster: str
     node: str
     suite: str
-    first_at: datetime
     cases: int
     used_s: float
     planned_s: float

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
+from pydantic_core import to_json
 
 from nightbench.core.printable import without_controls
 
@@ -39,6 +41,14 @@ Figures = Annotated[dict[str, float] | None, or_else(None)]
 """Values by name, as another program printed them."""
 
 
+class JsonAnswer(JSONResponse):
+    """JSON with null for NaN and infinity."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the text."""
+        return to_json(content, inf_nan_mode="null")
+
+
 class ApiModel(BaseModel):
     """An answer, or a part of one; its fields are keys that scripts may rely on."""
 
@@ -48,3 +58,25 @@ class ApiModel(BaseModel):
     def of(cls, row: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
         """Make one from rows of the warehouse, its parts too; further columns are left out."""
         return cls.model_validate({**(row or {}), **more})
+
+
+class Items(ApiModel, Generic[T]):
+    """A list."""
+
+    items: list[T]
+
+
+class Page(ApiModel):
+    """A page of a list."""
+
+    total: int
+    """Number of items on all pages."""
+    page: int
+    size: int
+
+
+class ApiError(ApiModel):
+    """The answer of every request that fails."""
+
+    detail: str
+    """Description of the error, for people."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +18,23 @@ from nightbench.config.request_fields import schema_of
 from nightbench.core.errors import UserError
 from nightbench.core.printable import without_controls
 from nightbench.core.prometheus import CONTENT_TYPE
+from nightbench.warehouse import MoveRefused
 from nightbench.warehouse.alert_actions import ACTIONS, Explained
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
-from nightbench.web.alert_models import AlertDetail, AlertList
-from nightbench.web.answer_cache import AnswerCache, SharedAnswers
-from nightbench.web.api_model import ApiModel
-from nightbench.web.compare_api import CompareApi, ComparedPairs, Overview, PublishedCells
+from nightbench.web.alert_api import AlertApi, OpenTriage
+from nightbench.web.answer_cache import AnswerCache, shared_answers
+from nightbench.web.api_model import ApiError, ApiModel, Items, JsonAnswer
+from nightbench.web.compare_api import CompareApi, ComparedPairs, OverviewCell, PublishedCell
 from nightbench.web.comparison_api import ComparisonApi
 from nightbench.web.documentation import documentation
-from nightbench.web.errors import ApiError, BadInput, status_of
-from nightbench.web.experiment_api import Comparing, OpenExperiments
-from nightbench.web.experiment_models import (
-    ComparisonBudgets,
-    ComparisonEstimate,
-    ExperimentDetail,
-    ExperimentItem,
-    Experiments,
-)
-from nightbench.web.former_routes import FORMER
+from nightbench.web.experiment_api import MOVES, Comparing, ReadExperiment
 from nightbench.web.guard import HEADERS, PageAccess, PageUser
 from nightbench.web.health_api import HealthApi, OpenAcceptances
 from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import SeriesHistory, SeriesPage
-from nightbench.web.upload_api import UploadApi, UploadedWheel
+from nightbench.web.upload_api import uploading
 
 STATIC = Path(__file__).resolve().parent / "static"
 ENTRY = "nightbench.js"
@@ -56,14 +48,19 @@ CACHED_S = 10.0
 NO_NUL = "^[^\\x00]*$"
 BODY_BYTES = 64 * 1024
 API = "/api"
+FORMER: Mapping[str, str] = {
+    "experiments/ab/{name}": "experiments/{name}",
+    "experiments/bisects/{name}": "experiments/{name}",
+}
+"""Former path of a route -> present path, which the answer to the former path names."""
 REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
 
 ALSO_CSV: Mapping[str, type[ApiModel]] = {
     "series": SeriesPage,
     "series/{cluster}/{case_id:path}": SeriesHistory,
     "compare": ComparedPairs,
-    "overview": Overview,
-    "published/cells": PublishedCells,
+    "overview": Items[OverviewCell],
+    "published/cells": Items[PublishedCell],
     "runs/{run_id}": RunResults,
 }
 """Path -> answer of routes that also answer CSV; other routes use the handlers' annotations."""
@@ -116,7 +113,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,
-    experiments: OpenExperiments,
+    experiments: ReadExperiment,
     acceptances: OpenAcceptances,
     comparing: Comparing,
     base_url: str = "",
@@ -128,10 +125,10 @@ def create_app(
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
         spool: opens the files of runs: logs, samples of nodes, and running work.
-        experiments: opens what the spool has of experiments.
+        experiments: reads an experiment from the spool.
         acceptances: says the state of the clusters' acceptance.
         comparing: checks and stores requests of comparisons.
-        base_url: the address by which browsers see the site, where it is known.
+        base_url: the address by which browsers see the site, if it is known.
     """
 
     def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008 - how FastAPI injects
@@ -143,6 +140,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        default_response_class=JsonAnswer,
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
 
@@ -175,34 +173,32 @@ def create_app(
     alerts = AlertApi(repository, triage, base_url)
     health = HealthApi(repository, spool, acceptances, AnswerCache(CACHED_S))
     for path, handler in _reads(repository, spool, alerts, health):
-        add(path, handler, _headers, answer=ALSO_CSV.get(path))
-    add(f"{REPEAT}/log", CaseApi(repository, spool).log, access.logs, _headers)
+        add(path, handler, answer=ALSO_CSV.get(path))
+    add(f"{REPEAT}/log", CaseApi(repository, spool).log, access.logs)
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     one, change = "alerts/{alert_id:alert}", (access.trigger, _body)
-    add("alerts", alerts.index, answer=AlertList)
-    add(one, alerts.show, answer=AlertDetail)
+    add("alerts", alerts.index)
+    add(one, alerts.show)
     for action in ACTIONS.values():
         # One route for each action, because each has its own body.
-        more: dict[str, Any] = {"answer": AlertDetail, "body": action.request.model_json_schema()}
-        add(f"{one}/{action.name}", alerts.changing(action), *change, method="POST", **more)
+        schema = action.request.model_json_schema()
+        add(f"{one}/{action.name}", alerts.changing(action), *change, method="POST", body=schema)
     api = ComparisonApi(repository, experiments, comparing, spool, base_url)
     _experiments(add, api, access)
     for path, now in FORMER.items():
         app.add_api_route(f"{API}/{path}", _gone(now), methods=["GET"], include_in_schema=False)
-    receive = UploadApi(spool, base_url).receive
-    wheel = "comparisons/wheels/{name}"
     add(
-        wheel,
-        receive,
+        "comparisons/wheels/{name}",
+        uploading(spool, base_url),
         access.trigger,
         method="POST",
-        answer=UploadedWheel,
         body={"type": "string", "format": "binary"},
         media_type="application/octet-stream",
         status=201,
     )
     app.add_api_route("/static/{name}", _code(), methods=["GET"])
     app.add_api_route("/help/{name:path}", documentation, methods=["GET"])
+    app.middleware("http")(_add_headers)
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -216,7 +212,7 @@ def _reads(
     health: HealthApi,
 ) -> tuple[tuple[str, Callable[..., Any]], ...]:
     """Return path and handler of the pages' data, except single alerts and logs."""
-    shared = SharedAnswers(repository).of
+    shared = shared_answers(repository)
     ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
     compare = CompareApi(repository)
     return (
@@ -249,10 +245,10 @@ def _reads(
 
 def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAccess) -> None:
     every, one = "comparisons", "comparisons/{request_id:alert}"
-    add("experiments", api.index, answer=Experiments)
-    add("experiments/{name}", api.experiment, answer=ExperimentDetail)
-    add(f"{every}/budgets", api.budgets, answer=ComparisonBudgets)
-    add(one, api.show, answer=ExperimentItem)
+    add("experiments", api.index)
+    add("experiments/{name}", api.experiment)
+    add(f"{every}/budgets", api.budgets)
+    add(one, api.show)
     add(f"{one}/comment.md", api.comment)
     add(f"{one}/result.json", api.result)
     add(f"{one}/junit.xml", api.junit)
@@ -260,15 +256,12 @@ def _experiments(add: Callable[..., None], api: ComparisonApi, access: PageAcces
     add(f"{one}/{{arm}}.log", api.build_log, access.logs)
     request = schema_of(CompareRequest, required=("b", "suite"))
     why = Explained.model_json_schema()
-    for path, change, guard, answer, body, status in (
-        (every, api.create, access.trigger, ExperimentItem, request, 202),
-        (f"{every}/estimate", api.estimate, access.trigger, ComparisonEstimate, request, 200),
-        (f"{one}/cancel", api.cancel, access.trigger, ExperimentItem, why, 200),
-        (f"{one}/profile", api.profile, access.trigger, ExperimentItem, why, 200),
-        (f"{one}/allow", api.allow, access.approve, ExperimentItem, why, 200),
-        (f"{one}/refuse", api.refuse, access.approve, ExperimentItem, why, 200),
-    ):
-        add(path, change, guard, _body, method="POST", answer=answer, body=body, status=status)
+    change = partial(add, method="POST")
+    change(every, api.create, access.trigger, _body, body=request, status=202)
+    change(f"{every}/estimate", api.estimate, access.trigger, _body, body=request)
+    for name in MOVES:
+        guard = access.approve if name in ("allow", "refuse") else access.trigger
+        change(f"{one}/{name}", api.moving(name), guard, _body, body=why)
 
 
 def _gone(now: str) -> Callable[[Request], Response]:
@@ -302,7 +295,7 @@ def _refuse_nul(request: Request) -> None:
     parameters = (word for item in request.query_params.multi_items() for word in item)
     given = (*parameters, *request.path_params.values())
     if any("\0" in str(value) for value in given):
-        raise BadInput("The address contains a character that no name has.")
+        raise HTTPException(422, "The address contains a character that no name has.")
 
 
 async def _body(request: Request) -> None:
@@ -315,8 +308,11 @@ async def _body(request: Request) -> None:
     request.state.nightbench_body = body
 
 
-def _headers(response: Response) -> None:
-    response.headers.update(HEADERS)
+async def _add_headers(request: Request, answer: Callable[..., Any]) -> Response:
+    response: Response = await answer(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
 
 
 def _openapi(request: Request) -> Response:
@@ -329,7 +325,7 @@ def _openapi(request: Request) -> Response:
         for schema in _parts(parameter["schema"]):
             if schema.get("type") == "string" and not schema.keys() & {"pattern", "enum", "format"}:
                 schema["pattern"] = NO_NUL
-    return json_response(found)
+    return JsonAnswer(found)
 
 
 def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -342,8 +338,8 @@ def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _user_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, UserError)
-    return json_response({"detail": without_controls(str(error))}, status_of(error))
+    status = 409 if isinstance(error, MoveRefused) else 503
+    return JsonAnswer({"detail": without_controls(str(error))}, status)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
@@ -353,13 +349,13 @@ def _http_error(request: Request, error: Exception) -> Response:
         # Starlette names the methods of one route; a path may have a route for each method.
         here = (each for each in request.app.routes if each.matches(request.scope)[0] != Match.NONE)
         headers = {"Allow": ", ".join(sorted({name for each in here for name in each.methods}))}
-    return json_response({"detail": error.detail}, error.status_code, headers)
+    return JsonAnswer({"detail": without_controls(error.detail)}, error.status_code, headers)
 
 
 def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return _user_error(request, BadInput(f"{first['loc'][1]}: {first['msg']}"))
+    return _http_error(request, HTTPException(422, f"{first['loc'][1]}: {first['msg']}"))
 
 
 # --- the pages' code ----------------------------------------------------------------------
@@ -372,9 +368,9 @@ def _code() -> Callable[[Request, str], Response]:
     def serve(request: Request, name: str) -> Response:
         if name not in files:
             raise HTTPException(404, "The pages have no script of this name.")
-        headers = {**HEADERS, "Cache-Control": FOR_EVER}
+        headers = {"Cache-Control": FOR_EVER}
         if name == ENTRY:
-            headers |= {"Cache-Control": "private, no-cache", "ETag": tag}
+            headers = {"Cache-Control": "private, no-cache", "ETag": tag}
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers=headers)
         return Response(files[name], media_type="text/javascript", headers=headers)

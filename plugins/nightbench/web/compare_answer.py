@@ -56,13 +56,10 @@ def conclusion(row: Row) -> str:
     if row["state"] == "done":
         if row["profile"] in LIVE:
             return "pending"
-        return _worst(row["result"])
+        # If B trains differently from A, speeds cannot be compared.
+        is_changed = trained_differently(row["result"])
+        return "failure" if is_changed else VERDICTS[row["result"]["verdict"]]
     return CONCLUSIONS[row["state"]]
-
-
-def _worst(result: Row) -> str:
-    """Return failure also if B trains differently from A: then speeds cannot be compared."""
-    return "failure" if trained_differently(result) else VERDICTS[result["verdict"]]
 
 
 def title(row: Row) -> str:
@@ -76,12 +73,6 @@ def title(row: Row) -> str:
     if kind == ExperimentKind.PROFILE:
         return f"profile of {asked['of']}"
     return str(asked.get("case_id") or row["name"])
-
-
-def public_why(row: Row) -> str:
-    """Return what of the reason of a failure everybody may read: its first line, of two or more."""
-    first, more, _ = row["why"].partition("\n")
-    return str(first) if more else ""
 
 
 def headline(
@@ -124,8 +115,9 @@ def headline(
         since = f" since {clock(row['started_at'])}" if row["started_at"] else ""
         return f"Being measured{since}" + (f", until about {clock(ends_at)}" if ends_at else "")
     if state == "failed":
-        said = _short(public_why(row))
-        return "The measurement failed" + (f": {said}" if said else "")
+        # Everybody may read the first of several lines.
+        first, more, _ = why.partition("\n")
+        return "The measurement failed" + (f": {_short(first)}" if more else "")
     if state == "refused":
         return "An operator refused the request" + (f": {_short(why)}" if why else "")
     if row["replaced_by"] is not None:
@@ -312,7 +304,7 @@ def _cut(text: str) -> str:
 def junit(row: Row) -> str:
     """Return a comparison as JUnit XML: a test for each case.
 
-    It failed where B is slower or trains differently.
+    It failed if B is slower or trains differently.
 
     A case without a clear result is skipped; a comparison that could not be measured is an error.
     """

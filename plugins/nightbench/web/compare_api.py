@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import Query
 
 from nightbench.warehouse.pages import OpenPages
-from nightbench.web.api_model import ApiModel, Figures, Word
+from nightbench.web.api_model import ApiModel, Figures, Items, Page, Word
 from nightbench.web.ui_api import csv_response
 
 Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
@@ -28,15 +28,8 @@ class OverviewCell(ApiModel):
     """Newest median / that of the best line with equal work: geometric mean over these."""
     moved: float | None
     """Newest median divided by the median of the 30 days before, minus 1: geometric mean."""
-    newest_at: datetime | None
     published: int
     """Number of published values of the workload and the line."""
-
-
-class Overview(ApiModel):
-    """Workloads by framework lines."""
-
-    items: list[OverviewCell]
 
 
 class CurvePoint(ApiModel):
@@ -54,14 +47,8 @@ class CurvePoint(ApiModel):
     case_id: str
 
 
-class Curves(ApiModel):
-    """Curves of a workload; each line has two points at least."""
-
-    items: list[CurvePoint]
-
-
 class ComparedPair(ApiModel):
-    """Two medians of equal work, or the only one where one side has none."""
+    """Two medians of equal work, or the only one if one side has none."""
 
     standing: Standing
     one_case_id: str | None
@@ -100,7 +87,7 @@ class RatioMean(ApiModel):
     ratio: float
 
 
-class ComparedPairs(ApiModel):
+class ComparedPairs(Page):
     """A page of a comparison: clear differences first, and of these the largest."""
 
     items: list[ComparedPair]
@@ -113,20 +100,10 @@ class ComparedPairs(ApiModel):
     only_other: int
     means: list[RatioMean]
     """Means over all pairs, then over the pairs of each workload, whatever filter is chosen."""
-    total: int
-    """Number of rows on all pages."""
-    page: int
-    size: int
-
-
-class ComparedSides(ApiModel):
-    """Versions, builds, lines, clusters or runs that can be compared, the newest first."""
-
-    items: list[str]
 
 
 class ProposedSides(ApiModel):
-    """The two newest versions of what moved most between them; null where nothing has two."""
+    """The two newest versions of what moved most between them; null if nothing has two."""
 
     one: str | None
     """The older build."""
@@ -143,12 +120,6 @@ class PublishedTable(ApiModel):
     """Number of cells with a matching measured median."""
     empty: int
     """Number of cells that are empty in the original."""
-
-
-class PublishedTables(ApiModel):
-    """All of them."""
-
-    items: list[PublishedTable]
 
 
 class PublishedCell(ApiModel):
@@ -187,12 +158,6 @@ class PublishedCell(ApiModel):
     measured_is_synthetic: bool | None
 
 
-class PublishedCells(ApiModel):
-    """The cells of one published diagram or table."""
-
-    items: list[PublishedCell]
-
-
 By = Literal["framework", "cluster", "version", "build", "run"]
 Format = Literal["json", "csv"]
 
@@ -229,7 +194,7 @@ class CompareApi:
             )
         rows = [row for row in found if row["standing"] is not None]
         if is_csv:
-            return csv_response(rows, list(ComparedPair.model_fields))
+            return csv_response(rows, ComparedPair)
         counts = {name: found[0][name] for name in get_args(Standing)}
         shown = [standing] if standing else ["faster", "slower", "unclear"]
         return ComparedPairs.of(
@@ -241,10 +206,10 @@ class CompareApi:
             **counts,
         )
 
-    def sides(self, by: By) -> ComparedSides:
+    def sides(self, by: By) -> Items[str]:
         """Return the values of a property that can be compared."""
         with self._repository() as repository:
-            return ComparedSides(items=[row["side"] for row in repository.compare_sides(by)])
+            return Items(items=[row["side"] for row in repository.compare_sides(by)])
 
     def proposal(self) -> ProposedSides:
         """Return the two versions that are compared if the user has selected none."""
@@ -258,18 +223,21 @@ class CompareApi:
         with self._repository() as repository:
             rows = repository.read("ui_overview")
         if format == "csv":
-            return csv_response(rows, list(OverviewCell.model_fields))
-        return Overview.of(items=rows)
+            return csv_response(rows, OverviewCell)
+        return Items[OverviewCell].of(items=rows)
 
-    def curves(self, workload: str) -> Curves:
-        """Newest medians of a workload over devices and over batch sizes, by framework lines."""
+    def curves(self, workload: str) -> Items[CurvePoint]:
+        """Newest medians of a workload over devices and over batch sizes, by framework lines.
+
+        Each line has two points at least.
+        """
         with self._repository() as repository:
-            return Curves.of(items=repository.read("ui_curves", workload=workload))
+            return Items[CurvePoint].of(items=repository.read("ui_curves", workload=workload))
 
-    def tables(self) -> PublishedTables:
+    def tables(self) -> Items[PublishedTable]:
         """Return the diagrams and tables of the public benchmarks' documents."""
         with self._repository() as repository:
-            return PublishedTables.of(items=repository.read("ui_published_figures"))
+            return Items[PublishedTable].of(items=repository.read("ui_published_figures"))
 
     def cells(self, source_document: str, figure: str = "", format: Format = "json") -> Any:
         """Return the cells of one diagram or table, each with the medians that match it."""
@@ -278,5 +246,5 @@ class CompareApi:
                 "ui_published", source_document=source_document, figure=figure or None
             )
         if format == "csv":
-            return csv_response(rows, list(PublishedCell.model_fields))
-        return PublishedCells.of(items=rows)
+            return csv_response(rows, PublishedCell)
+        return Items[PublishedCell].of(items=rows)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Protocol
+from operator import itemgetter
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi import HTTPException, Query, Request
 
 from nightbench.config.compare_builds import committed
 from nightbench.core.errors import UserError
@@ -23,17 +23,13 @@ from nightbench.warehouse.experiments import ExperimentDesk
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
 from nightbench.web import compare_answer
-from nightbench.web.alert_api import json_response, sent
-from nightbench.web.api_model import first_readable
-from nightbench.web.errors import BadInput, NotFound, Refused
+from nightbench.web.alert_api import sent
+from nightbench.web.api_model import Items, first_readable
 from nightbench.web.experiment_models import (
     BisectSearch,
     ClusterBudget,
-    ComparisonBudgets,
     ExperimentDetail,
     ExperimentItem,
-    Experiments,
-    MeasuredByPerson,
     SearchedVersion,
 )
 from nightbench.web.guard import PageUser, refuse_unmeant
@@ -46,20 +42,19 @@ OpenDesk = Callable[[str], AbstractContextManager[ExperimentDesk]]
 
 PATH = "nightbench/api/comparisons"
 PAGE = "plugin/benchmarks/experiments"
-TO = {"cancel": "cancelled", "allow": "queued", "refuse": "refused", "profile": "profiled"}
-"""Action of a route -> what `triage.move_experiment` is to do."""
+MOVES = {
+    "cancel": ("cancelled", "Cancel an experiment: now, or after the current launch."),
+    "profile": ("profiled", "Have both builds launched once more under a profiler."),
+    "allow": ("queued", "Put a fork's comparison into the queue."),
+    "refuse": ("refused", "End a fork's comparison before anything of it is measured."),
+}
+"""Action of a route -> what `triage.move_experiment` is to do, and the route's description."""
 COMPARE = [ExperimentKind.COMPARE]
 States = Annotated[list[State] | None, Query()]
 
 
-class ExperimentFiles(Protocol):
-    """Experiments as the spool has them; their parts have the fields of the models."""
-
-    def get(self, name: str) -> Row | None:
-        """One experiment with its comparisons; None if the spool does not have it."""
-
-
-OpenExperiments = Callable[[], ExperimentFiles]
+ReadExperiment = Callable[[str], Row | None]
+"""Name -> experiment as the spool has it, whose parts have the fields of the models, or None."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ class ExperimentApi:
     def __init__(
         self,
         repository: OpenPages,
-        files: OpenExperiments,
+        files: ReadExperiment,
         comparing: Comparing,
         spool: OpenSpool,
         base_url: str,
@@ -101,7 +96,7 @@ class ExperimentApi:
         state: States = None,
         requested_by: str = "",
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> JSONResponse:
+    ) -> Items[ExperimentItem]:
         """Experiments, newest first; all unless kinds or states are named."""
         with self._repository() as repository:
             rows = repository.experiments.find(
@@ -109,24 +104,25 @@ class ExperimentApi:
             )
             places = self._places(repository, rows)
         items = [self._document(request, row, places) for row in rows]
-        return json_response(Experiments.of(items=items).model_dump())
+        return Items[ExperimentItem].of(items=items)
 
-    def experiment(self, request: Request, name: str) -> JSONResponse:
+    def experiment(self, request: Request, name: str) -> ExperimentDetail:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
-        files = self._files().get(name)
+        files = self._files(name)
         with self._repository() as repository:
             row = repository.experiments.get(name)
             places = self._places(repository, [row]) if row else {}
         if row is None and files is None:
-            raise NotFound(
-                f"There is no experiment {name[:200]}: files are {retention_text('spool_days')}."
+            raise HTTPException(
+                404,
+                f"There is no experiment {name[:200]}: files are {retention_text('spool_days')}.",
             )
         row = row or _of_files(name, files or {})
         bisect = None
         if row["kind"] == ExperimentKind.BISECT:
             found = files["result"] if files else row["result"]
             bisect = first_readable(BisectSearch.of_row, {**row, "result": found})
-        detail = ExperimentDetail.of(
+        return ExperimentDetail.of(
             self._document(request, row, places),
             is_measured=files and files["is_measured"],
             again=files and files["again"],
@@ -135,9 +131,8 @@ class ExperimentApi:
             bisect=bisect,
             searched=version_states(bisect) if bisect else [],
         )
-        return json_response(detail.model_dump())
 
-    def budgets(self) -> JSONResponse:
+    def budgets(self) -> Items[ClusterBudget]:
         """Return the measuring time of experiments in 24 hours, and the clusters' budgets."""
         with self._repository() as repository:
             spent = repository.experiments.spent()
@@ -149,65 +144,55 @@ class ExperimentApi:
             except UserError as error:
                 log.warning("%s", error)
                 continue
-            people = sorted(
-                ((s, who) for (of, who), s in spent.items() if of == name), reverse=True
-            )
+            people = {who: s for (of, who), s in spent.items() if of == name}
             items.append(
                 ClusterBudget(
                     cluster=name,
-                    spent_s=sum(seconds for seconds, _ in people),
+                    spent_s=sum(people.values()),
                     day_s=policy.day_s,
                     person_s=policy.person_s,
-                    people=[MeasuredByPerson(person=who, spent_s=s) for s, who in people],
+                    people=dict(sorted(people.items(), key=itemgetter(1), reverse=True)),
                 )
             )
-        return json_response(ComparisonBudgets(items=items).model_dump())
+        return Items(items=items)
 
-    def cancel(self, request: Request, request_id: int) -> JSONResponse:
-        """Cancel an experiment: now, or after the current launch."""
-        return self._move(request, request_id, "cancel")
+    def moving(self, action: str) -> Callable[[Request, int], ExperimentItem]:
+        """Return the handler of an action of `MOVES`."""
 
-    def allow(self, request: Request, request_id: int) -> JSONResponse:
-        """Put a fork's comparison into the queue."""
-        return self._move(request, request_id, "allow")
+        def move(request: Request, request_id: int) -> ExperimentItem:
+            return self._move(request, request_id, action)
 
-    def refuse(self, request: Request, request_id: int) -> JSONResponse:
-        """End a fork's comparison before anything of it is measured."""
-        return self._move(request, request_id, "refuse")
+        _, move.__doc__ = MOVES[action]
+        return move
 
-    def profile(self, request: Request, request_id: int) -> JSONResponse:
-        """Have both builds launched once more under a profiler."""
-        return self._move(request, request_id, "profile")
-
-    def _move(self, request: Request, request_id: int, action: str) -> JSONResponse:
+    def _move(self, request: Request, request_id: int, action: str) -> ExperimentItem:
         refuse_unmeant(request.headers, self._base_url)
         why = " ".join(sent(Explained, request).why.split())
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
         if action in ("cancel", "profile") and not _may_manage(row, user):
-            raise Refused(
+            raise HTTPException(
+                403,
                 f"{row['name']} was requested by {row['requested_by']}: only this user or an "
-                f"operator may {action} it."
+                f"operator may {action} it.",
             )
         if action == "profile":
             try:
                 self._comparing.check_profile(str(row.get("a", "")).partition("=")[0])
             except UserError as error:
-                raise BadInput(str(error)) from None
+                raise HTTPException(422, str(error)) from None
         with self._comparing.desk(user.name) as desk:
-            desk.move(request_id, TO[action], why)
+            desk.move(request_id, MOVES[action][0], why)
         return self._answer(request, request_id, kinds=None)
 
     def _answer(
         self,
         request: Request,
         request_id: int,
-        status: int = 200,
         kinds: Sequence[str] | None = COMPARE,
-    ) -> JSONResponse:
+    ) -> ExperimentItem:
         row, places = self._known(request_id, kinds)
-        found = ExperimentItem.of(self._document(request, row, places))
-        return json_response(found.model_dump(), status)
+        return ExperimentItem.of(self._document(request, row, places))
 
     def _known(
         self, request_id: int, kinds: Sequence[str] | None = COMPARE
@@ -215,7 +200,7 @@ class ExperimentApi:
         with self._repository() as repository:
             for row in repository.experiments.find(request_id, kinds=kinds):
                 return row, self._places(repository, [row])
-        raise NotFound(f"There is no comparison {request_id}.")
+        raise HTTPException(404, f"There is no comparison {request_id}.")
 
     def _places(self, repository: PageRepository, rows: Iterable[Row]) -> "_Places":
         """Return experiment_id -> its place in the queue of its cluster, for those queued."""

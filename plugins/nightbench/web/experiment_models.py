@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
+from nightbench.detection.paired_training import PairedTraining
 from nightbench.warehouse.repository import Row
 from nightbench.web.api_model import ApiModel, or_else
 
@@ -71,12 +72,6 @@ class ExperimentItem(ApiModel):
     """Whether the user may allow or refuse it."""
 
 
-class Experiments(ApiModel):
-    """Experiments, newest first."""
-
-    items: list[ExperimentItem]
-
-
 class ComparisonEstimate(ApiModel):
     """Estimated waiting time and duration of a request; nothing was queued."""
 
@@ -88,13 +83,6 @@ class ComparisonEstimate(ApiModel):
     waits_for: str
 
 
-class MeasuredByPerson(ApiModel):
-    """Measuring time of one person's experiments in the last 24 hours."""
-
-    person: str
-    spent_s: float
-
-
 class ClusterBudget(ApiModel):
     """Measuring time of experiments on a cluster in the last 24 hours, and its limits."""
 
@@ -102,14 +90,8 @@ class ClusterBudget(ApiModel):
     spent_s: float
     day_s: float
     person_s: float
-    people: list[MeasuredByPerson]
-    """Users with their measuring time, the largest first."""
-
-
-class ComparisonBudgets(ApiModel):
-    """All clusters on which experiments wait, run, or have measured in the last 24 hours."""
-
-    items: list[ClusterBudget]
+    people: dict[str, float]
+    """User -> measuring time, the largest first."""
 
 
 # --- one experiment -----------------------------------------------------------------------
@@ -141,16 +123,6 @@ class DroppedLaunch(ApiModel):
     why: str
 
 
-class ComparedTraining(ApiModel):
-    """Whether B trains as A."""
-
-    kind: str
-    """Verdict on training: same, changed or not_comparable."""
-    sentence: str
-    step: int | None
-    """First step, counted from 1, whose loss differs."""
-
-
 class ComparisonCase(ApiModel):
     """Result of a comparison for one case."""
 
@@ -162,7 +134,7 @@ class ComparisonCase(ApiModel):
     """Confidence of the intervals, which is higher if several cases get verdicts together."""
     verdict: str | None
     sentence: str | None
-    training: ComparedTraining | None
+    training: PairedTraining | None
     """Null before the comparison has a result."""
     ratio: float | None
     low: float | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from nightbench.web.errors import Refused
+from fastapi import HTTPException
 
 HEADER = "x-nightbench-request"
 """Header that scripts send with any value; other origins cannot without permission."""
@@ -36,7 +36,7 @@ class PageUser:
     name: str
     """Airflow's user name, which is stored in the history of alerts."""
     may_change: bool
-    """True where pages show buttons; `PageAccess.trigger` enforces the right."""
+    """True if pages show buttons; `PageAccess.trigger` enforces the right."""
     may_approve: bool = False
     """True if they may allow a fork's build, and cancel what others have requested."""
 
@@ -65,19 +65,20 @@ def _has_bearer(headers: Mapping[str, str]) -> bool:
 
 def _refuse_foreign(headers: Mapping[str, str], base_url: str) -> None:
     """Refuse a request that no page of this site sent."""
-    # Browsers send this where the page came by HTTPS or from the same machine; no script can
+    # Browsers send this if the page came by HTTPS or from the same machine; no script can
     # change it, and no proxy on the way needs to be understood.
     site = headers.get("sec-fetch-site")
     if site is not None:
         if site != "same-origin":
-            raise Refused("The request came from another site; nothing was changed.")
+            raise HTTPException(403, "The request came from another site; nothing was changed.")
         return
     own = {_host(f"//{headers.get('host', '')}"), _host(base_url)} - {""}
     if _host(headers.get("origin", "")) not in own:
-        raise Refused(
+        raise HTTPException(
+            403,
             "The request did not come from a page of this site; nothing was changed. Scripts must "
             "send Airflow's token as `Authorization: Bearer …`. Behind a proxy, set [api] base_url "
-            "to the address that browsers use."
+            "to the address that browsers use.",
         )
 
 
@@ -85,13 +86,13 @@ def refuse_unmeant(headers: Mapping[str, str], base_url: str) -> None:
     """Check that the user who is logged in meant to send a change.
 
     Raises:
-        Refused: it came by a cookie from elsewhere, or without `HEADER`.
+        HTTPException: it came by a cookie from elsewhere, or without `HEADER`.
     """
     if _has_bearer(headers):
         return
     _refuse_foreign(headers, base_url)
     if HEADER not in headers:
-        raise Refused(f"A request with a login cookie must send the header {HEADER}.")
+        raise HTTPException(403, f"A request with a login cookie must send the header {HEADER}.")
 
 
 def _host(address: str) -> str:

@@ -10,14 +10,9 @@ from nightbench.core.sentences import sentence
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages
 from nightbench.warehouse.repository import Row
-from nightbench.web.alert_models import (
-    ClusterAcceptances,
-    NodeActivities,
-    NodeActivity,
-    Nodes,
-    Trust,
-)
+from nightbench.web.alert_models import ClusterAcceptance, NodeActivity, Nodes, Trust
 from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.api_model import Items
 from nightbench.web.run_api import OpenSpool
 
 HOLDING = ("running", "collecting")
@@ -37,12 +32,12 @@ class HealthApi:
     repository: OpenPages
     spool: OpenSpool
     acceptances: OpenAcceptances
-    cache: AnswerCache[ClusterAcceptances]
+    cache: AnswerCache[Items[ClusterAcceptance]]
 
-    def acceptance(self) -> ClusterAcceptances:
+    def acceptance(self) -> Items[ClusterAcceptance]:
         """Return the numbers of valid accepted configurations, and why others need a retest."""
         return self.cache.get(
-            "acceptance", "", lambda: ClusterAcceptances.of(items=self.acceptances())
+            "acceptance", "", lambda: Items[ClusterAcceptance].of(items=self.acceptances())
         )
 
     def trust(self) -> Trust:
@@ -55,11 +50,11 @@ class HealthApi:
                 labels=repository.read("page_labels"),
             )
 
-    def activity(self) -> NodeActivities:
+    def activity(self) -> Items[NodeActivity]:
         """Return the jobs that use nodes now, and those that wait for them."""
         with self.repository() as repository:
             unloaded = repository.read("ui_unloaded_runs", since=datetime.now(UTC) - UNDER_WAY)
-        return NodeActivities(items=list(node_activity(self.spool(), unloaded)))
+        return Items(items=list(node_activity(self.spool(), unloaded)))
 
     def nodes(self) -> Nodes:
         """Clusters with their nodes: health, and how full the last night was."""

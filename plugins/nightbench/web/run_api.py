@@ -1,10 +1,10 @@
 """The read-only JSON API of the pages: runs, and each of their cases with all that explains it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request
+from fastapi import HTTPException, Query, Request
 
 from nightbench.causes.field_changes import differences, flat
 from nightbench.core.model import reasons_from_json
@@ -13,9 +13,7 @@ from nightbench.core.sentences import retention_text, sentence, sentences
 from nightbench.spool import Spool
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.case_files import RepeatFiles
-from nightbench.web.case_views import missing_telemetry, rank_steps, telemetry
-from nightbench.web.errors import NotFound
+from nightbench.web.repeat_views import RepeatFiles, missing_telemetry, rank_steps, telemetry
 from nightbench.web.run_models import (
     CaseDetail,
     DagRunRun,
@@ -28,7 +26,7 @@ from nightbench.web.run_models import (
     RunResults,
     RunRow,
 )
-from nightbench.web.ui_api import csv_columns, csv_response
+from nightbench.web.ui_api import csv_response
 
 OpenSpool = Callable[[], Spool]
 """Opens the spool, which may be in an object store."""
@@ -70,11 +68,10 @@ class RunApi:
         with self._repository() as repository:
             run = repository.run(run_id)
             if run is None:
-                raise NotFound(f"The warehouse has no run {run_id[:200]}.")
+                raise HTTPException(404, f"The warehouse has no run {run_id[:200]}.")
             cases = [_case_of(row) for row in repository.runs.results(run_id)]
         if format == "csv":
-            rows = [case.model_dump() for case in cases]
-            return csv_response(rows, csv_columns(RunCase, "error"))
+            return csv_response((case.model_dump() for case in cases), RunCase, "error")
         return RunResults(run=RunRow.of(run), cases=cases)
 
 
@@ -124,7 +121,9 @@ class CaseApi:
             (row,) = repository.runs.results(run_id, case_id) or (None,)
             head = repository.first("case_head", **case)
             if run is None or row is None or head is None:
-                raise NotFound(f"The warehouse has no case {case_id[:200]} in run {run_id[:200]}.")
+                raise HTTPException(
+                    404, f"The warehouse has no case {case_id[:200]} in run {run_id[:200]}."
+                )
             good_run_id = head["good_run_id"]
             wanted = [each for each in (good_run_id, run_id) if each]
             states = repository.runs.case_states(case_id, wanted)
@@ -138,12 +137,12 @@ class CaseApi:
                 checks_met=head["checks_met"],
                 failed_checks=repository.read("case_failed_checks", **case),
                 good=good,
-                changes=map(vars, differences(good, this) if good and this else ()),
+                changes=differences(good, this) if good and this else (),
                 changes_sentence=_why_unknown(good, this),
-                fingerprints=[
-                    {"node": node, "fields": flat(document)}
+                fingerprints={
+                    node: flat(document)
                     for node, document in sorted(((this and this["nodes"]) or {}).items())
-                ],
+                },
                 commands=_commands(run, case_id, good, this),
                 may_trigger=request.state.nightbench_user.may_change,
             )
@@ -187,7 +186,7 @@ def _launch(
     for row in repository.read("ui_repeats", run_id=run_id, case_id=case_id):
         if (row["generation"], row["repeat"]) == wanted:
             return row
-    raise NotFound(f"Run {run_id[:200]} has no repeat {repeat} of {case_id[:200]}.")
+    raise HTTPException(404, f"Run {run_id[:200]} has no repeat {repeat} of {case_id[:200]}.")
 
 
 def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
@@ -213,12 +212,12 @@ def _why_unknown(good: Row | None, this: Row | None) -> str | None:
     return None
 
 
-def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> list[Row]:
+def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> dict[str, str]:
     """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
     beside = again.startswith("nightbench compare ")
-    lines: Mapping[str, str] = {
+    return {
         "Compare the last good build with this one" if beside else "Measure the case again": again,
         "Export the case to measure it elsewhere": shlex.join(
             ["nightbench", "export", f"{case_id}.tar.gz", "--run", run_id, "--case", case_id]
@@ -227,4 +226,3 @@ def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> lis
             ["nightbench", "logs", "--run", run_id, "--case", case_id]
         ),
     }
-    return [{"purpose": purpose, "command": line} for purpose, line in lines.items()]

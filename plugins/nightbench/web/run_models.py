@@ -2,8 +2,9 @@
 
 from datetime import datetime
 
-from nightbench.web.api_model import ApiModel, Word
-from nightbench.web.ui_models import RunHead, Utilisation
+from nightbench.causes.field_changes import RunDifference
+from nightbench.web.api_model import ApiModel
+from nightbench.web.ui_models import CaseMedian, RunHead
 
 
 class RunRow(RunHead):
@@ -25,40 +26,20 @@ class RunPage(ApiModel):
     has_more: bool
 
 
-class RunCase(Utilisation):
+class RunCase(CaseMedian):
     """Result of a planned case in a run."""
 
-    case_id: str
-    cluster: str
     state: str
     """Verdict of the case, or why it has no verdict: failed, quarantined, missing, left_out, …"""
     sentences: list[str]
     error: str | None
     """End of the traceback of the last failed repeat."""
-    framework_version: str | None
     build_id: str | None
     is_private_build: bool
-    throughput: float | None
-    unit: str | None
     n: int
     minimum: float | None
     maximum: float | None
-    spread: float | None
-    speedup: float | None
-    efficiency: float | None
-    metric: str | None
-    """Metric that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
-    change: float | None
-    level_change: float | None
-    change_low: float | None
-    change_high: float | None
-    smallest_slowdown: float | None
-    alert_id: int | None
-    alert_change: float | None
-    noisy: str | None
-    drift: float | None
-    framework: Word
     python: str | None
     """Python version of the ranks; all versions if ranks differ."""
 
@@ -98,7 +79,7 @@ class RepeatResult(ApiModel):
 
 
 class DagRunRun(ApiModel):
-    """The run that a DAG run made; null where it made none, or none yet."""
+    """The run that a DAG run made; null if it made none, or none yet."""
 
     run_id: str | None
 
@@ -119,16 +100,6 @@ class FailedCheck(ApiModel):
     expected: str
 
 
-class CaseChange(ApiModel):
-    """A difference between a run and the last good run before it."""
-
-    field: str
-    before: str
-    since: str
-    nodes: list[str]
-    """Nodes of the changed field; empty for a change of the whole run."""
-
-
 class GoodRun(ApiModel):
     """The last good run of the series before the run."""
 
@@ -136,20 +107,6 @@ class GoodRun(ApiModel):
     started_at: datetime
     throughput: float | None
     framework_version: str | None
-
-
-class NodeFingerprint(ApiModel):
-    """Hardware and software of a node as found when the case was measured."""
-
-    node: str
-    fields: dict[str, str]
-
-
-class CommandLine(ApiModel):
-    """A command, ready to be copied."""
-
-    purpose: str
-    command: str
 
 
 class CaseDetail(ApiModel):
@@ -166,12 +123,14 @@ class CaseDetail(ApiModel):
     checks_met: int
     failed_checks: list[FailedCheck]
     good: GoodRun | None
-    changes: list[CaseChange]
+    changes: list[RunDifference]
     """Changes since the last good run."""
     changes_sentence: str | None
     """Why changes are unknown or incomplete; null if they are complete."""
-    fingerprints: list[NodeFingerprint]
-    commands: list[CommandLine]
+    fingerprints: dict[str, dict[str, str]]
+    """Node -> its hardware and software as found when the case was measured."""
+    commands: dict[str, str]
+    """Purpose -> command."""
     may_trigger: bool
     """Whether the user may request to measure the case again."""
 

@@ -5,26 +5,23 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request, Response
-from fastapi.responses import StreamingResponse
-from pydantic import BeforeValidator
+from fastapi import HTTPException, Query, Request, Response
+from pydantic import AfterValidator, BeforeValidator
 
 from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.api_model import ApiModel
-from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.guard import HEADERS
+from nightbench.web.alert_api import group_rows
+from nightbench.web.api_model import ApiModel, Items
 from nightbench.web.ui_models import (
-    AxisValues,
+    AxisValue,
     LossCurve,
     Morning,
-    MorningAlert,
     SeriesHistory,
     SeriesLosses,
     SeriesPage,
@@ -35,12 +32,10 @@ from nightbench.web.ui_models import (
 
 ALERTS = 100
 """Groups of alerts on the page Morning."""
-CSV_CHUNK = 500
-"""Rows of a CSV answer that are sent at once."""
 STEPS_SHOWN = 500
 """Losses of a run that one answer has; the first ones."""
 STATE_CHANGES = 4
-"""Fields of a node's state that are named where they change."""
+"""Fields of a node's state that are named if they change."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}
 SORTS = Literal["case_id", "change", "spread", "efficiency", "mfu", "measured_at"]
 
@@ -52,7 +47,11 @@ def _not_a_number(text: str) -> str:
     return text
 
 
-Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_not_a_number),
+    AfterValidator(lambda at: at if at.tzinfo else at.replace(tzinfo=UTC)),
+]
 
 
 class UiApi:
@@ -69,22 +68,15 @@ class UiApi:
             marks = repository.read("page_alert_marks", states=LIVE, cluster=None, framework=None)
             new, older = _new_first(marks, since, now)
             shown = [*new, *older][:ALERTS]
-            heads = repository.alerts([group[0]["alert_id"] for group in shown])
             runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
             for row in repository.read("ui_verdict_counts", run_ids=run_ids):
                 counts[row["run_id"]][row["verdict"]] = row["cases"]
-            medians = repository.sparklines(
-                (row["case_id"], row["cluster"]) for row in heads.values()
-            )
             return Morning.of(
                 at=now,
                 since=since,
-                alerts=[
-                    _morning_alert(group, heads[group[0]["alert_id"]], group in new, medians)
-                    for group in shown
-                ],
+                alerts=group_rows(repository, shown),
                 new_alerts=len(new),
                 older_alerts=len(older),
                 suites=[
@@ -137,7 +129,7 @@ class UiApi:
                 skipped=0 if is_csv else (page - 1) * size,
             )
             if is_csv:
-                return csv_response(rows, csv_columns(SeriesRow, "medians"))
+                return csv_response(rows, SeriesRow, "medians")
             medians = repository.sparklines((row["case_id"], row["cluster"]) for row in rows)
         items = [
             SeriesRow.of(row, medians=medians.get((row["case_id"], row["cluster"]), []))
@@ -146,10 +138,10 @@ class UiApi:
         total = rows[0]["total"] if rows else 0
         return SeriesPage(items=items, total=total, page=page, size=size)
 
-    def axis_values(self) -> AxisValues:
+    def axis_values(self) -> Items[AxisValue]:
         """The axes that series have, with the values of each."""
         with self._repository() as repository:
-            return AxisValues.of(items=repository.read("ui_choices"))
+            return Items[AxisValue].of(items=repository.read("ui_choices"))
 
     def series(
         self,
@@ -162,13 +154,11 @@ class UiApi:
         """One series with its history; a bound without a zone is UTC."""
         series = {"case_id": case_id, "cluster": cluster}
         with self._repository() as repository:
-            points = repository.read(
-                "ui_series_points", **series, since=_utc(since), until=_utc(until)
-            )
+            points = repository.read("ui_series_points", **series, since=since, until=until)
             if not points and since is None and until is None:
-                raise NotFound(f"There is no series {case_id[:200]} on {cluster[:80]}.")
+                raise HTTPException(404, f"There is no series {case_id[:200]} on {cluster[:80]}.")
             if format == "csv":
-                return csv_response(points, csv_columns(SeriesPoint, "state_changes"))
+                return csv_response(points, SeriesPoint, "state_changes")
             noisy, drifts = repository.series.noisy(), repository.series.drifts()
             counted = [
                 row["run_id"]
@@ -209,34 +199,21 @@ class UiApi:
         with self._repository() as repository:
             rows = repository.read("export_metrics", suite=suite, cluster=cluster, case_id=None)
         text = "".join(prometheus_text(rows))
-        return Response(text, media_type=CONTENT_TYPE, headers=HEADERS)
+        return Response(text, media_type=CONTENT_TYPE)
 
 
-def csv_columns(model: type[ApiModel], without: str) -> list[str]:
-    """Return a model's fields but one; inherited ones last, as they came after the others."""
-    own = model.__annotations__
-    return [k for k in sorted(model.model_fields, key=lambda k: k not in own) if k != without]
+def csv_response(rows: Iterable[Row], model: type[ApiModel], without: str = "") -> Response:
+    """Return rows as CSV: a column for each field but one, the case and its cluster first.
 
-
-def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
-    """Return all rows as CSV with a header line; no text begins like a spreadsheet's formula."""
-    return StreamingResponse(
-        csv_text(rows, columns), media_type="text/csv; charset=utf-8", headers=HEADERS
-    )
-
-
-def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the text of `csv_response` in parts."""
+    No text begins like a spreadsheet's formula.
+    """
+    fields = [name for name in model.model_fields if name != without]
+    columns = sorted(fields, key=lambda name: name not in ("case_id", "cluster"))
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for number, row in enumerate(rows, start=1):
-        writer.writerow([_cell(row.get(column)) for column in columns])
-        if number % CSV_CHUNK == 0:
-            yield text.getvalue()
-            text.seek(0)
-            text.truncate()
-    yield text.getvalue()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
 
 
 def _cell(value: Any) -> Any:
@@ -247,15 +224,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    if moment is None:
-        return None
-    try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError:
-        raise BadInput(f'found "{moment}", expected a time between the years 1 and 9999') from None
 
 
 def _new_first(
@@ -270,17 +238,6 @@ def _new_first(
     groups = sorted(worst_first(rows), key=is_quiet)
     new = [group for group in groups if any(row["opened_at"] >= since for row in group)]
     return new, [group for group in groups if group not in new]
-
-
-def _morning_alert(
-    group: Sequence[Row], head: Row, is_new: bool, medians: Mapping[tuple[str, str], list[float]]
-) -> MorningAlert:
-    return MorningAlert.of(
-        head,
-        is_new=is_new,
-        alerts_of_cause=len(group),
-        medians=medians.get((head["case_id"], head["cluster"]), []),
-    )
 
 
 def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[list[str]]:

@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from nightbench.web.api_model import ApiModel, Figures, Word, or_else
+from nightbench.web.api_model import ApiModel, Figures, Page, Word, or_else
+from nightbench.web.experiment_models import BisectSearch
 
 
 class Utilisation(ApiModel):
@@ -31,60 +32,105 @@ class Utilisation(ApiModel):
     """Largest device memory of a rank."""
 
 
+class LevelChange(ApiModel):
+    """Change of a series in a night."""
+
+    change: float | None
+    """Relative change of tonight's value."""
+    level_change: float | None
+    """Change of the level; `change_low` and `change_high` are the ends of its 90 % interval."""
+    change_low: float | None
+    change_high: float | None
+
+
+class JudgedChange(LevelChange):
+    """Change that a night's verdict is about."""
+
+    metric: str | None
+    """Metric that was judged, by its column in `marts.fct_measurement`."""
+    smallest_slowdown: float | None
+
+
+class CaseMedian(Utilisation, JudgedChange):
+    """Median of a case, with what is known of its series."""
+
+    case_id: str
+    cluster: str
+    framework: Word
+    framework_version: str | None
+    unit: str | None
+    throughput: float | None
+    spread: float | None
+    speedup: float | None
+    efficiency: float | None
+    alert_id: int | None
+    alert_change: float | None
+    drift: float | None
+    noisy: str | None
+
+
 # --- the morning --------------------------------------------------------------------------
 
 
-class AlertCore(ApiModel):
-    """Fields of an alert that every answer has."""
+class AlertRow(LevelChange):
+    """An alert."""
 
     alert_id: int
+    case_id: str
+    cluster: str
+    workload: str | None
+    framework: str | None
+    unit: str | None
     verdict: str
     state: str
     owner: str | None
     sentence: str
     metric: str
     """Metric that was judged, by its column in `marts.fct_measurement`."""
-    change: float | None
-    """Relative change of tonight's value."""
-    level_change: float | None
-    """Change of the level; `low` and `high` are the ends of its 90 % interval."""
-    change_low: float | None
-    change_high: float | None
     since: datetime | None
     """The first night at the new level."""
     opened_at: datetime
+    opened_run_id: str
+    first_bad_run_id: str | None
+    last_run_id: str | None
+    last_good_run_id: str | None
+    resolved_run_id: str | None
+    closed_at: datetime | None
+    dismissed_as: str | None
+    notified_at: datetime | None
+    snoozed_until: datetime | None
     cause: str | None
     cause_suspect: str | None
-
-
-class AlertHead(AlertCore):
-    """An alert with its series."""
-
-    case_id: str
-    cluster: str
-    workload: str | None
-    framework: str | None
-    unit: str | None
-    snoozed_until: datetime | None
+    cause_sentence: str | None
+    group_key: str | None
+    """Key that is equal for alerts of one cause; empty or null if no other alert has this cause."""
     value: float | None
     """Value of the metric, in its unit; `baseline` is the value that it is compared with."""
     baseline: float | None
     confirmation: str | None
     confirmation_state: str | None
-
-
-class MorningAlert(AlertHead):
-    """An alert that still needs a user; the worst one, if several have one cause."""
-
-    is_new: bool
-    """True if the alert opened after the time in the request."""
-    alerts_of_cause: int
-    """Number of alerts of this cause that are not closed, including this alert."""
+    confirmation_sentence: str | None
+    confirmation_ratio: float | None
+    confirmation_low: float | None
+    confirmation_high: float | None
+    confirmation_rounds: int | None
     severity: str
     """high, medium or low."""
     severity_because: str
+
+
+class AlertGroupRow(ApiModel):
+    """Alerts that hang together; most stand alone."""
+
+    head: AlertRow
+    """The worst alert of the group."""
+    alerts: int
+    states: dict[str, int]
+    """Number of alerts of the group in each state."""
     medians: list[float]
-    """Newest throughputs of the series, oldest first, in units of work per second."""
+    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
+    bisect: BisectSearch | None
+    """The newest bisect of any alert in the group."""
 
 
 class RunHead(ApiModel):
@@ -166,12 +212,12 @@ class Morning(ApiModel):
 
     at: datetime
     since: datetime
-    alerts: list[MorningAlert]
-    """New alerts first, each part ordered from the worst; 100 at most."""
+    alerts: list[AlertGroupRow]
+    """The new groups first, each part ordered from the worst; 100 at most."""
     new_alerts: int
-    """Number of new alerts; alerts of one cause are counted once."""
+    """Number of groups with an alert that opened after `since`."""
     older_alerts: int
-    """Number of other alerts that are not closed, counted likewise."""
+    """Number of other groups with alerts that are not closed."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
     left_out: list[LeftOutCase]
@@ -186,22 +232,13 @@ class Morning(ApiModel):
 # --- series -------------------------------------------------------------------------------
 
 
-class SeriesRow(Utilisation):
+class SeriesRow(CaseMedian):
     """A series with its newest median and its newest verdict."""
 
-    case_id: str
-    cluster: str
     suite: str
     workload: Word
-    framework: Word
-    framework_version: str | None
-    unit: str | None
     axes: Annotated[dict[str, str | int | float | bool | None], or_else({})]
-    throughput: float | None
     n: int | None
-    spread: float | None
-    speedup: float | None
-    efficiency: float | None
     measured_at: datetime | None
     measured_run_id: str | None
     is_synthetic: bool | None
@@ -209,20 +246,7 @@ class SeriesRow(Utilisation):
     """alert, noisy, drifting, otherwise the newest verdict; `measured` without a verdict."""
     verdict: str | None
     verdict_sentence: str | None
-    judged_at: datetime | None
-    judged_run_id: str | None
-    metric: str | None
-    """Metric that was judged, by its column in `marts.fct_measurement`."""
-    change: float | None
-    level_change: float | None
-    change_low: float | None
-    change_high: float | None
-    smallest_slowdown: float | None
-    alert_id: int | None
     alert_verdict: str | None
-    alert_change: float | None
-    drift: float | None
-    noisy: str | None
     together: str | None
     """Value of the axis by which the request groups series."""
     medians: list[float]
@@ -237,22 +261,13 @@ class AxisValue(ApiModel):
     series: int
 
 
-class SeriesPage(ApiModel):
+class SeriesPage(Page):
     """A page of series."""
 
     items: list[SeriesRow]
-    total: int
-    page: int
-    size: int
 
 
-class AxisValues(ApiModel):
-    """Values by which series can be filtered."""
-
-    items: list[AxisValue]
-
-
-class SeriesPoint(Utilisation):
+class SeriesPoint(Utilisation, JudgedChange):
     """One result of a series."""
 
     run_id: str
@@ -277,24 +292,8 @@ class SeriesPoint(Utilisation):
     is_quarantined: bool
     verdict: str | None
     sentence: str | None
-    metric: str | None
-    """Metric that was judged, by its column in `marts.fct_measurement`."""
     baseline: float | None
     """Baseline of the throughput; null if another metric was judged."""
-    change: float | None
-    level_change: float | None
-    change_low: float | None
-    change_high: float | None
-    smallest_slowdown: float | None
-
-
-class SeriesAlert(AlertCore):
-    """An alert that the series has or had."""
-
-    dismissed_as: str | None
-    opened_run_id: str
-    first_bad_run_id: str | None
-    closed_at: datetime | None
 
 
 class PublishedFigure(ApiModel):
@@ -362,7 +361,7 @@ class SeriesHistory(ApiModel):
     unit: str | None
     points: list[SeriesPoint]
     """Oldest first."""
-    alerts: list[SeriesAlert]
+    alerts: list[AlertRow]
     published: list[PublishedFigure]
     noisy: NoisySeries | None
     drifting: DriftingSeries | None

@@ -2,18 +2,16 @@
 
 import hashlib
 import tempfile
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
-from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from nightbench.config.compare_builds import MOST_BYTES, WHEEL
 from nightbench.spool import SpoolError
-from nightbench.web.alert_api import json_response
 from nightbench.web.api_model import ApiModel
-from nightbench.web.errors import BadInput
 from nightbench.web.guard import refuse_unmeant
 from nightbench.web.run_api import OpenSpool
 
@@ -34,24 +32,21 @@ class UploadedWheel(ApiModel):
     """In bytes."""
 
 
-class UploadApi:
-    """Handler of the API that receives wheels."""
-
-    def __init__(self, spool: OpenSpool, base_url: str) -> None:
-        self._spool = spool
-        self._base_url = base_url
+def uploading(spool: OpenSpool, base_url: str) -> Callable[..., Coroutine[Any, Any, UploadedWheel]]:
+    """Return the handler of the API that receives wheels."""
 
     async def receive(
-        self,
         request: Request,
         name: Annotated[str, Path(json_schema_extra=NAME)],
         sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$")],
-    ) -> JSONResponse:
+    ) -> UploadedWheel:
         """Keep a wheel under its digest; one that was sent before is kept from now on."""
-        refuse_unmeant(request.headers, self._base_url)
+        refuse_unmeant(request.headers, base_url)
         if not WHEEL.fullmatch(name) or len(name) > LONGEST_NAME:
-            raise BadInput(f'name: found "{name[:80]}"; expected the name of a wheel, *.whl')
-        uploads = self._spool().uploads
+            raise HTTPException(
+                422, f'name: found "{name[:80]}"; expected the name of a wheel, *.whl'
+            )
+        uploads = spool().uploads
         if await run_in_threadpool(uploads.size) > MOST_STORED_BYTES:
             raise HTTPException(507, f"The stored wheels already exceed {MOST_STORED_BYTES} bytes.")
         digest, size = hashlib.sha256(), 0
@@ -66,13 +61,14 @@ class UploadApi:
             except OSError as error:
                 raise HTTPException(507, f"The wheel cannot be stored: {error.strerror}") from error
             if digest.hexdigest() != sha256:
-                raise BadInput(
-                    f"sha256: found {digest.hexdigest()} of {size} bytes; expected {sha256}"
+                raise HTTPException(
+                    422, f"sha256: found {digest.hexdigest()} of {size} bytes; expected {sha256}"
                 )
             beside.seek(0)
             try:
                 await run_in_threadpool(uploads.keep, sha256, name, beside)
             except SpoolError as error:
                 raise HTTPException(507, str(error)) from error
-        kept = UploadedWheel(build=f"upload:{sha256}/{name}", sha256=sha256, size=size)
-        return json_response(kept.model_dump(), 201)
+        return UploadedWheel(build=f"upload:{sha256}/{name}", sha256=sha256, size=size)
+
+    return receive

@@ -1,6 +1,7 @@
--- What is gained by a larger batch? The newest median of each series, compared with the next smaller
--- batch of otherwise equal work. Each axis is the same; `case_id` names axes that differ from a
--- default. Null in `chosen` does not filter.
+-- What is gained by a larger batch? The newest median of each series is compared with the newest
+-- median of the next smaller batch size (`gain_over_smaller`). All other axes are the same; axes
+-- without a column are in `case_id` if they differ from their default. A parameter in `chosen` that
+-- is null selects everything.
 with chosen as not materialized (
     select
         null::text as workload,

@@ -1,5 +1,7 @@
--- What differs between two clusters? The newest medians of each case that both have measured, the
--- largest difference first. All axes are the same; hardware is not. Null in `chosen`: every pair.
+-- What differs between two clusters? The answer compares the newest medians of each case that was
+-- measured on both clusters, the largest difference first. All axes are the same; the hardware is
+-- not. Null in `chosen` selects every pair of clusters. `ratio` is `throughput` divided by
+-- `other_throughput`; `low` and `high` are the ends of its 95 % interval.
 with chosen as not materialized (
     select
         null::text as cluster,
@@ -15,7 +17,7 @@ compared as (
         b.throughput as other_throughput,
         b.started_at as other_started_at,
         a.throughput / b.throughput as ratio,
-        -- Null where a median rests on fewer than three repeats.
+        -- Null if a median rests on fewer than three repeats.
         sqrt(a.half_width ^ 2 + b.half_width ^ 2) as ratio_half_width
     from marts.latest_median as a
     inner join marts.latest_median as b

@@ -1,6 +1,8 @@
--- What differs between two framework lines? The newest medians of work that both have measured on a
--- cluster, the largest difference first. All axes are the same except the framework and the kind of
--- environment. Null in `chosen`: every pair.
+-- What differs between two framework lines? The answer compares the newest medians of two cases on
+-- the same cluster, the largest difference first. The two cases have the same axes, except the
+-- framework and the kind of environment (such as venv or container). Null in `chosen` selects every
+-- pair of lines. `ratio` is `throughput` divided by `other_throughput`; `low` and `high` are the
+-- ends of its 95 % interval.
 with chosen as not materialized (
     select
         null::text as framework,
@@ -16,7 +18,7 @@ compared as (
         b.throughput as other_throughput,
         b.started_at as other_started_at,
         a.throughput / b.throughput as ratio,
-        -- Null where a median rests on fewer than three repeats.
+        -- Null if a median rests on fewer than three repeats.
         sqrt(a.half_width ^ 2 + b.half_width ^ 2) as ratio_half_width
     from marts.latest_median as a
     inner join marts.latest_median as b

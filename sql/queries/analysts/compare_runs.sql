@@ -1,6 +1,8 @@
--- What differs between two runs? Each case that either of them measured, the largest change first;
--- no ratio if only one did. Null in `chosen`: the newest nightly run, and the one before it
--- of the same suite on the same cluster.
+-- What differs between two runs? The answer has a row for each case that at least one of the two
+-- runs measured, the largest change first. If only one run measured the case, `ratio` is empty.
+-- Null in `chosen` selects the newest nightly run, and the nightly run of the same suite and
+-- cluster before it. `ratio` is `throughput` divided by `other_throughput`; `low` and `high` are
+-- the ends of its 95 % interval.
 with chosen as not materialized (
     select
         null::text as run_id,
@@ -59,7 +61,7 @@ compared as (
         coalesce(a.case_id, b.case_id) as case_id,
         coalesce(a.unit, b.unit) as unit,
         a.throughput / b.throughput as ratio,
-        -- Null where a median rests on fewer than three repeats.
+        -- Null if a median rests on fewer than three repeats.
         sqrt(a.half_width ^ 2 + b.half_width ^ 2) as half_width,
         (a.definition_digest is distinct from b.definition_digest) as is_other_definition
     from of_one as a

@@ -1,7 +1,11 @@
--- What differs between two versions of a framework, or between two builds, private ones included?
--- Each series by its medians with both, the largest change first. All axes, the cluster and the
--- definition of the work are the same. `by` is version or build. Null in `chosen`: every framework;
--- the newest version or build of each series, and the one before it.
+-- What differs between two versions of a framework, or between two builds, including private
+-- builds? For each series, the answer compares the medians with one version (or build) with the
+-- medians with another version (or build), the largest change first. All axes, the cluster and the
+-- definition of the work are the same. The parameter `by` is `version` or `build`; with `build`,
+-- the columns `version` and `other_version` contain builds. Null in `chosen` selects every
+-- framework; for each series, it selects the newest version or build and the previous one. `ratio`
+-- is `throughput` divided by `other_throughput`; `low` and `high` are the ends of its 95 %
+-- interval.
 with chosen as not materialized (
     select
         'version' as by,
@@ -79,7 +83,7 @@ select
     round(other_throughput::numeric, 2) as other_throughput,
     unit,
     round(ratio::numeric, 4) as ratio,
-    -- Both ends of the 95 % interval from night to night; null where a side has only one.
+    -- Both ends of the 95 % interval from night to night; null if a side has only one.
     round((ratio * exp(-half_width))::numeric, 4) as low,
     round((ratio * exp(half_width))::numeric, 4) as high,
     runs,

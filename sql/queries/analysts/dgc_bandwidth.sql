@@ -1,6 +1,8 @@
--- What is gained by Deep Gradient Compression on a slow network? The newest medians of dense and
--- compressed exchange, for each limit of the links; all other axes are the same. Null in `chosen`
--- does not filter.
+-- What is gained by Deep Gradient Compression on a slow network? For each limit of the links'
+-- bandwidth, the answer compares the newest median with dense gradients and the newest median with
+-- compressed gradients. `gain` is the throughput with compressed gradients divided by the
+-- throughput with dense gradients. All other axes are the same. A parameter in `chosen` that is
+-- null selects everything.
 with chosen as not materialized (
     select
         null::text as workload,

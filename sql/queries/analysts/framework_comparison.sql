@@ -1,6 +1,8 @@
--- Which framework line is fastest at the same work? The newest median of each series; lines are
--- ranked only among equal axes, environment included, and relative to the fastest of them. Null in
--- `chosen` does not filter.
+-- Which framework line is fastest at the same work? The answer has the newest median of each series
+-- whose work at least one other line did, too, on the same cluster. Two lines do the same work if
+-- all axes except the framework are equal, and the kind of environment too. `relative_to_fastest`
+-- is the throughput divided by the throughput of the fastest line. A parameter in `chosen` that is
+-- null selects everything.
 with chosen as not materialized (
     select
         null::text as workload,

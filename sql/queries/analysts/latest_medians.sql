@@ -1,4 +1,6 @@
--- What is the newest good median of each series? Null in `chosen` does not filter.
+-- What is the newest good median of each series? `half_width_percent` is half the width of the
+-- median's 95 % interval. `alert_state` and `alert_id` describe an alert of the series that is not
+-- closed. A parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         null::text as cluster,

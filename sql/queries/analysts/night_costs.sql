@@ -1,7 +1,9 @@
--- How many hours did each night cost, failed cases included? Hours of its cases and of their nodes,
--- from preparing to the last repeat, and the results: measurements, or hours that were lost and
--- how. Cases that ran at the same time count separately. Null in `chosen` does not filter;
--- `run_kind` null: all but drills.
+-- How many hours did each night cost, including failed cases? `hours` is the time of all cases,
+-- each from its preparation to its last repeat; cases that ran at the same time count separately.
+-- `node_hours` is the same sum, with the time of each case multiplied by its number of nodes. The
+-- next four columns split `node_hours` by the outcome of the case; `superseded` means that the case
+-- was measured again. Null in `run_kind` selects all kinds of runs except drills. Another parameter
+-- that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

@@ -1,5 +1,6 @@
--- Which nights are complete, and what is missing? Each scheduled night, and each nightly run without
--- a schedule, newest first. Null in `chosen` does not filter.
+-- Which nights are complete, and what is missing? The answer has a row for each scheduled night,
+-- and for each nightly run without a schedule, newest first. missing-nights.md explains `state`. A
+-- parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

@@ -1,6 +1,9 @@
--- What changed on a node between two dates? Fields of its fingerprint as of the last measurement on it
--- at each date (at most 60 days before): hardware, drivers, kernel, clocks. A field that only one
--- state has shows null on the other side. Null in `chosen`: every node of every cluster.
+-- What changed on a node between two dates? The parameters `before` and `since` are the two dates.
+-- A fingerprint is the state of a node when it measured: hardware, drivers, kernel, clocks. The
+-- answer has the fields that differ between the fingerprints at the two dates. The fingerprint at a
+-- date is the fingerprint of the last measurement on the node before the date (at most 60 days
+-- before). If only one of the two fingerprints has a field, the other value is empty. A parameter
+-- in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '30 days' as before,

@@ -1,6 +1,7 @@
--- How noisy is each node? The noise from run to run of the series that ran on it in consecutive runs,
--- nightly or manual. It is a relative standard deviation: the median and the worst of the series, the
--- noisiest node first. Null in `chosen` does not filter.
+-- How noisy is each node? For each series that ran on the node in two consecutive runs (nightly or
+-- manual), the noise from run to run is computed, as a relative standard deviation. The answer has
+-- the median of this noise over the series of the node, and the noise of the worst series. The
+-- noisiest node comes first. A parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

@@ -1,7 +1,9 @@
--- How noisy is each series? The noise from night to night and within a night, as relative standard
--- deviations, the noisiest first, with the minimum detectable slowdown of its newest verdict. Steps
--- of the level do not count: the value is the median of differences between consecutive nights. Null
--- in `chosen` does not filter.
+-- How noisy is each series? The answer has the noise from night to night as a relative standard
+-- deviation, and the spread of the repeats within a night. `smallest_slowdown_percent` is the
+-- minimum detectable slowdown of the newest verdict. `silenced` says why a drop of the series opens
+-- no alert. The noisiest series comes first. A lasting change of the level hardly changes the
+-- noise, because the noise is computed from the median of the differences between consecutive
+-- nights. A parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

@@ -1,6 +1,7 @@
--- What was planned and not measured? Each series with a nightly plan in a period and without a
--- result: how often, and the last reason; the most frequent first. Null in `chosen` does not
--- filter.
+-- What was planned and not measured? The answer has a row for each series that at least one nightly
+-- run of a period planned and did not measure. The row has the number of runs by outcome, and the
+-- reason why the newest of the runs without a result has none. The series that was most often not
+-- measured comes first. A parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '14 days' as since,

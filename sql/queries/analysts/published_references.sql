@@ -1,6 +1,8 @@
--- How do our results compare with published ones? One row for each published value and each series
--- that matches all its stated axes; the hardware is never the same. Null in `chosen` does not
--- filter; `with_unmatched` adds values and empty cells that no series matches.
+-- How do our results compare with published values? The answer has a row for each published value
+-- and each series that has all axes that the publication states. The hardware is never the same.
+-- With `with_unmatched` set to true, the answer also has the published values, and the empty cells
+-- of published tables, that no series matches. A parameter in `chosen` that is null selects
+-- everything.
 with chosen as not materialized (
     select
         null::text as workload,

@@ -1,5 +1,5 @@
--- What regressed in a period, why, and what is its state? The largest drop first. Null in `chosen`
--- does not filter.
+-- Which series regressed in a period, why, and what is the state of the alert? The largest drop
+-- comes first. A parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

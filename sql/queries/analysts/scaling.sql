@@ -1,6 +1,8 @@
--- How does each workload scale over devices, nodes, trainers and parameter servers? The newest median
--- of each series, with speed-up and efficiency against the baseline case of its own run (same batch
--- per device: weak scaling); `case_id` names further axes. Null in `chosen` does not filter.
+-- How does each workload scale over devices, nodes, trainers and parameter servers? The answer has
+-- the newest median of each series, with speed-up and efficiency relative to a smaller case of the
+-- same run (`baseline_case_id`). Both cases have the same batch size per device (weak scaling).
+-- Axes without a column are in `case_id` if they differ from their default. A parameter in `chosen`
+-- that is null selects everything.
 with chosen as not materialized (
     select
         null::text as workload,

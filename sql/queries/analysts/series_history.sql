@@ -1,6 +1,8 @@
--- How did a series develop? Its nights, each compared with the median of up to ten nights before it
--- (nights from 14 days before `since` on). Each has its version and driver, and the changes since the
--- night before. Null in `chosen` does not filter.
+-- How did a series develop? The answer has a row for each night after `since`. `change_percent`
+-- compares the night with the median of up to ten earlier nights. These earlier nights may be up to
+-- 14 days before `since`. `changed` lists what changed since the previous night: version,
+-- definition, code, nodes or the state of the nodes. A parameter in `chosen` that is null selects
+-- everything. In a large warehouse, set `case_id`: this file is meant for one series.
 with chosen as not materialized (
     select
         null::text as case_id,

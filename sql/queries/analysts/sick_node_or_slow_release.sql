@@ -1,7 +1,9 @@
--- Is a node unhealthy, or is a release slow? The newest nightly run of each suite and cluster
--- compares each series with the median of its ten nights before. Changes are grouped by node and by
--- framework version. An unhealthy node slows every line that runs on it; a slow release slows its own
--- line on every node, and has `is_new`. Null in `chosen`: every suite, every cluster, the newest run.
+-- Is a node unhealthy, or is a release slow? Each series of the newest nightly run of a suite and
+-- cluster is compared with the median of up to ten earlier nights of the series. The changes are
+-- grouped twice: by node, and by framework version (`suspect`, `name`). An unhealthy node slows
+-- every framework line that runs on it. A slow release slows only its own line, on every node; for
+-- a new version `is_new` is true. Null in `chosen` selects every suite, every cluster, and the
+-- newest run of each.
 with chosen as not materialized (
     select
         null::text as suite,

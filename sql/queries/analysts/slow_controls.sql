@@ -1,6 +1,8 @@
 -- Which nodes or links are slow in control measurements? The newest control measurement of each
--- series, compared with the median of up to ten before it on the same node; the slowest first. If a
--- case became slower and its nodes did not, check its framework. Null in `chosen` does not filter.
+-- kind is compared with the median of up to ten earlier measurements of this kind on the same node.
+-- Measurements with fewer than three earlier ones are omitted. The slowest comes first. If a case
+-- became slower and its nodes did not, check the framework of the case. A parameter in `chosen`
+-- that is null selects everything.
 with chosen as not materialized (
     select
         null::text as cluster,

@@ -1,6 +1,8 @@
--- How many hours did each suite cost on each cluster in a period? Hours of its cases and of their
--- nodes, from preparing to the last repeat; cases that ran at the same time count separately. Hours
--- without a result have their own columns. Null in `chosen` does not filter.
+-- How many hours did each suite cost on each cluster in a period? `hours` and `node_hours` are
+-- computed as in night_costs, over all runs of the period. `hours_without_figure` are the hours of
+-- cases without a good median, and `hours_beside_nights` the hours of runs that were not nightly.
+-- `percent_of_cluster` is the share of all suites' hours on the cluster. A parameter in `chosen`
+-- that is null selects everything.
 with chosen as not materialized (
     select
         now() - interval '30 days' as since,

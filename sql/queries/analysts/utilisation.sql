@@ -1,7 +1,8 @@
--- How much of their devices do the newest medians use? Tokens and model FLOPs per second of each
--- device, their share of its dense peak (MFU) or why it is unknown, and the energy of a unit of work.
--- `reported` has the values that another program's script printed, by its own formula. Work without
--- model FLOPs is omitted. Null in `chosen` does not filter.
+-- How much of their devices' peak do the newest medians use? The answer has tokens per second and
+-- model TFLOP/s per device, and the energy of a unit of work. It also has MFU (model FLOP/s as a
+-- share of the device's peak without sparsity), or the reason why MFU is unknown. `reported` has
+-- the values that a training script of another project printed, by the script's own formula.
+-- Medians without model FLOPs are omitted. A parameter in `chosen` that is null selects everything.
 with chosen as not materialized (
     select
         null::text as cluster,

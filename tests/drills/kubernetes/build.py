@@ -56,7 +56,7 @@ class NoKubernetes(Exception):
 
 
 def missing() -> str:
-    """What this machine lacks for a Kubernetes; empty where it lacks nothing."""
+    """What this machine lacks for a Kubernetes; empty if it lacks nothing."""
     packages = {package for name, package in PACKAGES.items() if programs.find(name) is None}
     if not (CNI / "bridge").exists():
         packages.add("containernetworking-plugins")

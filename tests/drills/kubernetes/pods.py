@@ -48,7 +48,7 @@ class Reached:
     kubeconfig: str
     image: str = IMAGE
     own: Kubernetes | None = None
-    """None where KUBECONFIG names it: then no part of it is killed."""
+    """None if KUBECONFIG names it: then no part of it is killed."""
 
     @property
     def connection(self) -> str:

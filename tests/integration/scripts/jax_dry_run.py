@@ -36,13 +36,13 @@ class Undrawn(line.Trainer):
 
 
 def dry_run(job, number):
-    """Bytes of weights and optimiser states."""
+    """Bytes of weights and optimizer states."""
     spec = rank.read_json(os.path.join(sys.argv[1], "workloads", "llama", "spec.json"))
     context = rank.Context(job, f"trainer-{number}", {"ports": {}}, None, spec)
     network, data = (importlib.import_module("workloads.llama." + x) for x in ("jax", "data"))
     trainer = Undrawn(context, network, data)
     assert trainer.parameters == context.parameters
-    named = {"weights": "weights", "optimiser states": "slots"}
+    named = {"weights": "weights", "optimizer states": "slots"}
     return {part: held(trainer.state[key]) for part, key in named.items()}
 
 

@@ -33,7 +33,7 @@ FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def dry_run(job, number):
-    """Bytes of weights, gradients and optimiser states; what the first step keeps and sends."""
+    """Bytes of weights, gradients and optimizer states; what the first step keeps and sends."""
     spec = rank.read_json(os.path.join(sys.argv[1], "workloads", "llama", "spec.json"))
     context = rank.Context(job, f"trainer-{number}", {"ports": {}}, None, spec)
     context.runtime = SimpleNamespace(device=torch.device("cpu"), mean=float)
@@ -48,7 +48,7 @@ def dry_run(job, number):
         found = {
             "weights": held(weights),
             "gradients": held(weight.grad for weight in weights),
-            "optimiser states": held(x for state in states for x in state.values()),
+            "optimizer states": held(x for state in states for x in state.values()),
             "activations": kept.most,
             "sent": trainer.sent_bytes_per_step,
         }

@@ -4,7 +4,7 @@
 
 A PostgreSQL of its own, as `nightbench up` starts one, is filled with a history; each figure is
 one line of JSON on stdout: `name`, `milliseconds` (the median of up to five calls after a first
-one), `rows`, and `whole`, which is true where a query goes over all series and years. `_one`
+one), `rows`, and `whole`, which is true if a query goes over all series and years. `_one`
 stands for a query of one thing where the same statement can go over all, `_unpartitioned` for the
 same query on a copy of raw.measurement without partitions; `publish` and `publish_again` for the
 site of all suites, each called once, with the files that it wrote as rows. Where FOLDER

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime
 
-import pytest
-
-from nightbench.accept.controls import peak_remarks, peak_shares, short_controls
+from nightbench.accept.controls import peak_remarks, short_controls
 from nightbench.core.model import Cluster, Node
 from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.nodes import Control, FindingLevel, JudgedNode, NodePreflight
@@ -51,14 +49,13 @@ def test_products_have_their_share_of_the_peak_of_their_precision() -> None:
     of_cpu = Control("n1", "matrix_product", "cpu", "python-3.11", "GFLOP/s", (0.02,))
     elsewhere = dataclasses.replace(half, node="n2")
     every = (half, single, of_cpu, COPY, elsewhere)
-    shares = peak_shares(health(*every, gpus="NVIDIA H100 80GB HBM3"), CLUSTER)
-    assert [(each.metric, each.node, share) for each, share in shares] == [
-        ("matrix_product_bf16", "n1", 0.5),
-        ("matrix_product", "n1", pytest.approx(50 / 67)),
+    assert peak_remarks(health(*every, gpus="NVIDIA H100 80GB HBM3"), CLUSTER) == [
+        "n1 gpu-0 matrix_product_bf16: 4.947e+05 GFLOP/s, 50% of the dense peak",
+        "n1 gpu-0 matrix_product: 5e+04 GFLOP/s, 75% of the dense peak",
     ]
     cluster = dataclasses.replace(CLUSTER, peak_flops={"bf16": 989.4e12, "fp32": 60e12})
     assert peak_remarks(health(half, single, gpus="another"), cluster) == [
         "n1 gpu-0 matrix_product_bf16: 4.947e+05 GFLOP/s, 50% of the dense peak",
         "n1 gpu-0 matrix_product: 5e+04 GFLOP/s, 83% of the dense peak",
     ]
-    assert peak_shares(health(half, busy=("n1",), gpus="another"), cluster) == []
+    assert peak_remarks(health(half, busy=("n1",), gpus="another"), cluster) == []

@@ -37,7 +37,7 @@ FAILURE = AlertItem(Verdict("ctr", "local", RUN.run_id, VerdictKind.FAILED, "n2 
 
 
 def test_fall_says_what_how_much_since_when_why_and_where():
-    said = message(RUN, "benchmarks", [FALL], links=Links("http://localhost:8080/"))
+    said = message(RUN, "benchmarks", [FALL], links=Links("http://localhost:8080"))
     assert said.title == "Nightbench demo on local: resnet50 regressed by 10.0%, confirmed"
     assert said.body == (
         "resnet50 on local: regressed by 10.0%, confirmed\n90 is 10.0% below.\n- tonight: 90 "
@@ -145,7 +145,7 @@ def test_urgent_is_said_with_what_is_still_to_come():
 
 def test_recovery_alone_is_told():
     back = EndedAlert("bert", "100 is as before.", 7)
-    said = message(RUN, "benchmarks", [], [back, EndedAlert("ctr")], Links("http://air/"))
+    said = message(RUN, "benchmarks", [], [back, EndedAlert("ctr")], Links("http://air"))
     assert said.title == "Nightbench demo on local: 2 resolved"
     lines = [
         "- bert: 100 is as before.",

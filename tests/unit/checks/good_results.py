@@ -7,7 +7,6 @@ from nightbench.core.model import (
     Build,
     Case,
     Measurement,
-    Movement,
     Process,
     Protocol,
     RankResult,
@@ -15,6 +14,7 @@ from nightbench.core.model import (
     RepeatSummary,
     Strategy,
 )
+from nightbench.core.model.results import Movement
 
 CONTEXT = CheckContext(
     units_per_trainer_step=2,

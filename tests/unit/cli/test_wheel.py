@@ -63,7 +63,7 @@ def run(wheel: Path, folder: Path, *words: str, without: str = "") -> Run:
 
 @pytest.mark.parametrize(
     ("words", "without", "extra"),
-    [("up", "psutil", "local"), ("runs", "psycopg2", "airflow"), ("table x", "httpx", "airflow")],
+    [("up", "psutil", "local"), ("runs", "psycopg2", "airflow"), ("cancel x", "httpx", "airflow")],
 )
 def test_what_is_not_installed_is_said_with_the_extra_that_brings_it(
     wheel: Path, tmp_path: Path, words: str, without: str, extra: str

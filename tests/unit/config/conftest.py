@@ -12,12 +12,12 @@ from nightbench.core.model import (
     FrameworkInfo,
     Role,
     Strategy,
-    Support,
+    Untried,
     Variant,
     WorkloadInfo,
 )
 
-EVERYWHERE: Support = {"cpu": None, "gpu": None}
+EVERYWHERE: dict[str, Untried | str | None] = {"cpu": None, "gpu": None}
 SERVED = {
     "strategy": {str(strategy): EVERYWHERE for strategy in Strategy},
     "sync": {"sync": EVERYWHERE, "async": EVERYWHERE},

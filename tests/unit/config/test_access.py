@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_catalog, load_cluster
 from nightbench.core.model import JumpHost
-from nightbench.core.model.hosts import expand_hosts, readable_hosts
+from nightbench.core.model.hosts import readable_hosts
 
 Write = Callable[..., Path]
 
@@ -44,17 +44,6 @@ def refused(folder: Path, text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load_cluster(write(folder, text), catalog=CATALOG)
     return str(caught.value)
-
-
-def test_ranges_and_lists_of_ranges() -> None:
-    assert len(expand_hosts("gpu[001-128]")) == 128
-    assert expand_hosts("gpu[001-128]")[::127] == ["gpu001", "gpu128"]
-    assert expand_hosts("gpu[098-101,007,5]") == [
-        "gpu098", "gpu099", "gpu100", "gpu101", "gpu007", "gpu5",
-    ]  # fmt: skip
-    assert expand_hosts("r[1-2]n[08-10].x") == [
-        f"r{r}n{n}.x" for r in (1, 2) for n in ("08", "09", "10")
-    ]
 
 
 def test_jumps_of_the_cluster_and_of_a_node(tmp_path: Path) -> None:

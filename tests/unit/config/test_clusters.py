@@ -30,7 +30,7 @@ def test_host_ranges_keep_leading_zeros() -> None:
     assert expand_hosts("gpu[08-11].example.org") == [
         f"gpu{n}.example.org" for n in ("08", "09", "10", "11")
     ]
-    assert expand_hosts("r[1-2]n[1,3]") == ["r1n1", "r1n3", "r2n1", "r2n3"]
+    assert expand_hosts("r[1-2]n[1,03]") == ["r1n1", "r1n03", "r2n1", "r2n03"]
     assert expand_hosts("127.0.0.1") == ["127.0.0.1"]
 
 
@@ -190,11 +190,12 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
         assert said in str(caught.value)
 
 
-def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> None:
+def test_the_state_folder_is_a_variable(
+    cluster_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "h"))
     path = cluster_file(("nodes:", "known_hosts: ${NIGHTBENCH_HOME}/cluster/known_hosts\nnodes:"))
-    assert load_cluster(path, home=tmp_path / "h").known_hosts == str(
-        tmp_path / "h" / "cluster" / "known_hosts"
-    )
+    assert load_cluster(path).known_hosts == str(tmp_path / "h" / "cluster" / "known_hosts")
 
 
 @pytest.mark.parametrize(
@@ -223,24 +224,14 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
         ),
         (
             "hosts: node[1-2]",
-            "hosts: node[1-2]\n    port_range: 80-90",
-            ':4: nodes[0].port_range: found "80-90"; expected ports between 1024 and 65535',
-        ),
-        (
-            "hosts: node[1-2]",
             "hosts: node[1-2]\n    port_range: 24999-20000",
-            ':4: nodes[0].port_range: found "24999-20000", which ends before it begins; expected '
-            "20000-24999",
+            ':4: nodes[0].port_range: found "24999-20000"; expected ports between 1024 and 65535, '
+            "the lower one first",
         ),
         (
             "hosts: node[1-2]",
             "hosts: node[1-2]\n    devices: [0]",
             ':4: nodes[0].devices: found devices on a cluster of kind "cpu"',
-        ),
-        (
-            "nodes:",
-            SLURM.replace("--gres=gpu:8", "--array=1-4"),
-            ':6: slurm.options[0]: found "--array=1-4"; expected another option',
         ),
         (
             "nodes:",
@@ -263,7 +254,6 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
             ':2: known_hosts: found "gone", which does not exi',
         ),
         ("nodes:", "known_hosts: ${HOME}/x\nnodes:", ":2: known_hosts: found"),
-        ("nodes:", "env: {HF_TOKEN: x}\nnodes:", ":2: env.HF_TOKEN: looks like a secret"),
         ("nodes:", "shared: yes\nnodes:", ':2: shared: found "yes"; expected true or false'),
         (
             "nodes:",
@@ -294,11 +284,6 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
             "nodes:",
             "health: {min_link: 10Gbit}\nnodes:",
             ':2: health.min_link: found "10Gbit"; expected a speed such as 10Gbit/s',
-        ),
-        (
-            "nodes:",
-            "limits: {hours: 22:00-22:00 UTC}\nnodes:",
-            ':2: limits.hours: found "22:00-22:00 UTC", which may mean never or all day; expected',
         ),
         (
             "nodes:",

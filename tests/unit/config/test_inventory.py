@@ -115,16 +115,6 @@ def test_an_address_of_ipv6_may_be_in_brackets() -> None:
     assert host.address == "2001:db8::13"
 
 
-@pytest.mark.parametrize("words", ["-o ProxyJump=bastion", "-J bastion", "-o ProxyCommand='ssh x'"])
-def test_a_jump_host_of_an_inventory_is_named(words: str) -> None:
-    inventory = {
-        "_meta": {"hostvars": {"a": {"ansible_ssh_common_args": words}}},
-        "gpu": {"hosts": ["a"]},
-    }
-    with pytest.raises(UserError, match=r"expected no jump host.*`jump`"):
-        ansible_hosts(json.dumps(inventory), "gpu")
-
-
 def test_parts_of_gpus_are_not_counted_as_gpus() -> None:
     with pytest.raises(UserError, match=r"devices of 2 kinds on node .*g1.*MIG"):
         slurm_hosts("g1 10.1.0.1 gpu:ampere:6,gpu:1g.10gb:28\n")

@@ -14,6 +14,8 @@ from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.config.scales import scales_of
 from nightbench.config.source import display
 from nightbench.config.suites import case_names
+from nightbench.config.validate import checked
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 
@@ -27,8 +29,9 @@ def _fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty_fields_mean_the_suite_s_own() -> None:
-    request = RunRequest.from_params(
-        {"suite": "nightly_cpu", "cluster": None, "frameworks": None, "scale": "", "repeats": None}
+    request = checked(
+        RunRequest,
+        {"suite": "nightly_cpu", "cluster": None, "frameworks": None, "scale": "", "repeats": None},
     )
     assert request == RunRequest("nightly_cpu")
     suite, cluster, _ = resolve_request(request)
@@ -36,7 +39,8 @@ def test_empty_fields_mean_the_suite_s_own() -> None:
 
 
 def test_every_field_counts() -> None:
-    request = RunRequest.from_params(
+    request = checked(
+        RunRequest,
         {
             "suite": "nightly_cpu",
             "cluster": "pair",
@@ -48,10 +52,10 @@ def test_every_field_counts() -> None:
             "scale": "full",
             "run_kind": "confirm",
             "night": True,
-        }
+        },
     )
     suite, _, _ = resolve_request(request)
-    assert RunRequest.from_params(request.to_params()) == request
+    assert checked(RunRequest, to_document(request)) == request
     assert request.run_kind is RunKind.CONFIRM
     assert {case.scale for case in suite.cases} == {"full"}
     assert (suite.protocol.repeats, suite.builds["fake"].version) == (3, "2.0")
@@ -59,8 +63,8 @@ def test_every_field_counts() -> None:
 
 def test_a_case_is_asked_for_by_its_name() -> None:
     every = resolve_request(RunRequest("nightly_cpu"))[0].cases
-    request = RunRequest.from_params({"suite": "nightly_cpu", "cases": [every[1].case_id]})
-    assert RunRequest.from_params(request.to_params()) == request
+    request = checked(RunRequest, {"suite": "nightly_cpu", "cases": [every[1].case_id]})
+    assert checked(RunRequest, to_document(request)) == request
     assert resolve_request(request)[0].cases == (every[1],)
 
 
@@ -105,7 +109,7 @@ def test_a_case_is_asked_for_by_its_name() -> None:
 )
 def test_what_cannot_be_is_said_in_words(params: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as error:
-        resolve_request(RunRequest.from_params(params))
+        resolve_request(checked(RunRequest, params))
     assert words in str(error.value)
 
 
@@ -121,7 +125,7 @@ def test_a_form_opens_no_file_but_a_command_may() -> None:
 def test_long_input_is_not_echoed_whole(field: str) -> None:
     with pytest.raises(UserError) as caught:
         resolve_request(
-            RunRequest.from_params({"suite": "by_hand", field: "begin" + "x" * 5000 + "end"})
+            checked(RunRequest, {"suite": "by_hand", field: "begin" + "x" * 5000 + "end"})
         )
     said = str(caught.value)
     assert len(said) < 2500
@@ -164,6 +168,7 @@ def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "broken.yaml").write_text("matrix: [")
     (tmp_path / "suites" / "scripts.yaml").write_text(
+        "suite: scripts\nowner: tests\ncluster: one\n"
         "commands: {mine: {argv: [train], unit: images, log: {format: keras}}}\n"
         "matrix: [{command: mine, strategy: single, batch_size_per_device: 2}]\n"
     )
@@ -172,7 +177,8 @@ def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
         "cluster: one\nnodes: [{hosts: 127.0.0.2, ssh_conn_id: nowhere}]\n"
     )
     (tmp_path / "suites" / "scaled.yaml").write_text(
-        "cluster: one\nscale: smoke\nprotocol: {full: {repeats: 7}, smoke: {repeats: 3}}\n"
+        "suite: scaled\nowner: tests\ncluster: one\nscale: smoke\n"
+        "protocol: {full: {repeats: 7}, smoke: {repeats: 3}}\n"
         "matrix: [{workload: word2vec, frameworks: paddle1, strategy: parameter_server,"
         " devices: fit, trainers: {full: 32, smoke: 2}, batch_size_per_device: 2}]\n"
     )

@@ -12,13 +12,13 @@ import pytest
 
 from nightbench.config import (
     ConfigError,
-    customise,
     find_clusters,
     find_suites,
     load_cluster,
     load_suite,
     parse_build,
 )
+from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.config.suite_heads import is_schedule, suite_heads
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.errors import UserError
@@ -30,7 +30,6 @@ from nightbench.core.model import (
     Node,
     Protocol,
     RunKind,
-    Strategy,
     Untried,
     Variant,
 )
@@ -213,7 +212,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "owner: tests",
             "owner: tests\nprotocol:\n  repeats:\n    min: 3\n    confidence: 1%",
-            ":5: protocol.repeats.min: found 3; expected at least 5: fewer repeats",
+            ":5: protocol.repeats.min: found 3; expected a number of at least 5",
         ),
         (
             "owner: tests",
@@ -231,28 +230,12 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
             ':3: night.window: found "22-6"; expected hours with their time zone, such as "22:00',
         ),
         (
-            "owner: tests",
-            "owner: tests\nnight: {window: 22:00-06:00 Europe/Berln}",
-            ':3: night.window: found the time zone "Europe/Berln"; expected a zone such as '
-            'Europe/Berlin or UTC (did you mean "Europe/Berlin"?)',
-        ),
-        (
-            "owner: tests",
-            "owner: tests\nnight: {window: 22:00-24:00 UTC}",
-            ':3: night.window: found "22:00-24:00 UTC"; expected hours',
-        ),
-        (
             "strategy: collective",
             "strategy: collective\n    priority: 10",
             ":8: matrix[0].priority: found 10; expected a number of at most 9",
         ),
         ("owner: tests", "owner: 7", ":2: owner: found 7; expected text (put it in quotes)"),
         ("owner: tests", "owner: tests\nowner: x", ":3: owner: found this key twice (first on"),
-        (
-            "owner: tests",
-            "owner: tests\nenv: {DB_PASSWORD: x}",
-            ":3: env.DB_PASSWORD: looks like a secret",
-        ),
         ("owner: tests", "owner: tests\nenv: {A: true}", ":3: env.A: found true (a switch); exp"),
         (
             "owner: tests",
@@ -454,20 +437,13 @@ def test_an_empty_file_is_not_a_suite(dags: Path, catalog: Catalog) -> None:
     ]
 
 
-def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, dags: Path) -> None:
+def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog) -> None:
     changed = suite_file(
         ("owner: tests", "owner: tests\nprotocol: {repeats: {confidence: 1%}}"),
         ("strategy: collective", "strategy: collective\n    priority: 7"),
     )
-    suite = load_suite(changed, catalog, scale="smoke")
-    cluster = load_cluster(dags / "clusters" / "pair.yaml")
-    once = customise(
-        suite,
-        catalog,
-        cluster,
-        repeats=2,
-        builds={"pytorch": parse_build("pytorch=2.12")},
-    )
+    asked = RunRequest(str(changed), scale="smoke", repeats=2, builds=("pytorch=2.12",))
+    once, _, _ = resolve_request(asked, catalog, files=True)
     assert {case.scale for case in once.cases} == {"smoke"}
     assert once.priorities == {case.case_id: 7 for case in once.cases}
     assert once.protocol.repeats == 2
@@ -547,10 +523,6 @@ def test_only_trainers_of_parameter_servers_fit(suite_file: Write, catalog: Cata
     )
 
 
-def test_strategies_are_words_of_the_model(suite_file: Write, catalog: Catalog) -> None:
-    assert {c.strategy for c in load_suite(suite_file(), catalog).cases} == {Strategy.COLLECTIVE}
-
-
 @pytest.mark.parametrize("value", ["$(id)", "2.13; id", "../2.13", "--index-url=x", "2.13\n", "二"])
 def test_what_is_no_version_never_reaches_a_node(value: str) -> None:
     with pytest.raises(UserError, match=r"expected a version such as 2\.13\.0, FILE"):
@@ -614,7 +586,7 @@ def test_the_largest_batch_is_searched_by_trainers_alone(
 def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
     suite_file: Write, catalog: Catalog
 ) -> None:
-    never = Untried("no GPU was at hand")
+    never = Untried("no GPU was available")
     line = catalog.frameworks["pytorch"]
     devices = line.model_copy(update={"devices": {"cpu": None, "gpu": never}})
     precision = {"fp32": {"cpu": None, "gpu": None}, "bf16": {"cpu": "too slow", "gpu": never}}

@@ -15,7 +15,7 @@ from nightbench.core.expected_nights import (
     expected_nights,
     night_status,
 )
-from nightbench.core.hours import Clock, Hours
+from nightbench.core.hours import Clock
 
 
 def at(text: str) -> datetime:
@@ -30,7 +30,7 @@ def found(timetable: NightSchedule, after: str, to: str) -> list[tuple[str, str]
     ]
 
 
-BERLIN = Clock.parse("07:00 Europe/Berlin")
+BERLIN = "07:00 Europe/Berlin"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_every_minute_of_a_year_has_a_deadline_within_25_hours_after_it() -> Non
 
 
 def test_a_night_ends_with_its_hours_and_an_hour_is_given_to_load_it() -> None:
-    timetable = NightSchedule("0 22 * * *", (Hours.parse("22:00-06:00 UTC"),))
+    timetable = NightSchedule("0 22 * * *", ("22:00-06:00 UTC",))
     assert found(timetable, "2026-11-20T00:00", "2026-11-21T22:00") == [
         ("11-20 22:00", "11-21 07:00"),
         ("11-21 22:00", "11-22 07:00"),
@@ -89,7 +89,7 @@ def test_a_night_ends_with_its_hours_and_an_hour_is_given_to_load_it() -> None:
 
 
 def test_a_budget_ends_it_earlier_and_without_either_it_has_twelve_hours() -> None:
-    hours = (Hours.parse("22:00-06:00 UTC"),)
+    hours = ("22:00-06:00 UTC",)
     span = ("2026-11-20T00:00", "2026-11-21T00:00")
     assert found(NightSchedule("0 22 * * *", hours, 7200.0), *span) == [
         ("11-20 22:00", "11-21 01:00")
@@ -102,7 +102,7 @@ def test_a_budget_ends_it_earlier_and_without_either_it_has_twelve_hours() -> No
 
 
 def test_nights_on_which_clocks_change() -> None:
-    hours = (Hours.parse("22:00-06:00 Europe/Berlin"),)
+    hours = ("22:00-06:00 Europe/Berlin",)
     spring = ("2026-03-27T12:00", "2026-03-30T12:00")
     # The schedule is in UTC and the hours are not: after the change the run waits no hour.
     assert found(NightSchedule("0 20 * * *", hours), *spring) == [
@@ -125,14 +125,14 @@ def test_nights_on_which_clocks_change() -> None:
 
 def test_a_time_long_before_the_hours_is_no_night() -> None:
     # By day such a run skips itself; from 19:00 on it waits for 22:00.
-    hourly = NightSchedule("0 * * * *", (Hours.parse("22:00-01:00 UTC"),))
+    hourly = NightSchedule("0 * * * *", ("22:00-01:00 UTC",))
     assert [
         scheduled for scheduled, _ in found(hourly, "2026-11-20T02:00", "2026-11-21T03:00")
     ] == [
         *(f"11-20 {hour}:00" for hour in range(19, 24)),
         "11-21 00:00",
     ]
-    never = NightSchedule("0 9 * * *", (Hours.parse("22:00-01:00 UTC"),))
+    never = NightSchedule("0 9 * * *", ("22:00-01:00 UTC",))
     assert found(never, "2026-11-20T02:00", "2026-11-25T03:00") == []
 
 

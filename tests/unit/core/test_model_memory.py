@@ -48,7 +48,7 @@ def test_each_stage_splits_more(shard: int, stage: int | None, bytes_per_paramet
 def test_paddlepaddle_keeps_whole_parameters_at_the_second_stage() -> None:
     split = {"shard": 8, "shard_stage": 2, "framework": "paddle3"}
     case = replace(llama("8b", 1, recompute="full"), **split)
-    assert "weights 32.1 GB, gradients 4.02 GB, optimiser states 8.03 GB" in refusal(case, 40)
+    assert "weights 32.1 GB, gradients 4.02 GB, optimizer states 8.03 GB" in refusal(case, 40)
 
 
 def test_matrices_and_layers_are_parts_of_what_shards_split() -> None:
@@ -80,7 +80,7 @@ def test_states_in_bf16_take_half() -> None:
         for each in ("fp32", "bf16")
     )
     assert wide
-    assert rounded == {**wide, "optimiser states": 8030261248 * 4 / 8}
+    assert rounded == {**wide, "optimizer states": 8030261248 * 4 / 8}
 
 
 def test_devices_of_experts_hold_their_part_of_them_alone() -> None:
@@ -106,7 +106,7 @@ def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     case = llama("8b", 1)
     assert refusal(case, 80) == (
         f"{case.case_id} needs at least 204 GB on each device (weights 32.1 GB, gradients 32.1 GB, "
-        "optimiser states 64.2 GB, activations 75.1 GB); cluster lab has 80 GB: expected more "
+        "optimizer states 64.2 GB, activations 75.1 GB); cluster lab has 80 GB: expected more "
         "`shard`, `tensor` or `pipeline`, `recompute`, `state_precision: bf16`, a smaller batch "
         "or scale"
     )
@@ -114,7 +114,7 @@ def test_what_cannot_fit_is_refused_with_the_figure() -> None:
     assert refusal(llama("8b", 1, shard=8, shard_stage=3), 80) == ""
     compiled = replace(case, framework="jax", compiler="xla")
     assert (
-        "needs at least 128 GB on each device (weights 32.1 GB, gradients 32.1 GB, optimiser "
+        "needs at least 128 GB on each device (weights 32.1 GB, gradients 32.1 GB, optimizer "
         "states 64.2 GB, activations 31 GB; gradients appear as activations go)"
     ) in refusal(compiled, 128)
     assert refusal(compiled, 129) == ""

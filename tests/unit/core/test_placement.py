@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import TRAINERS, Case, Cluster, Node, Process, Role, Strategy
+from nightbench.core.model import Case, Cluster, Node, Process, Role, Strategy
+from nightbench.core.model.catalog import TRAINERS
 from nightbench.core.placement import TooFewNodes, moved, nodes_for, place, resources_of
 
 FOUR = Cluster("four", tuple(Node(f"n{i}", f"n{i}", "ssh") for i in range(1, 5)))

@@ -9,7 +9,6 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
-    TRAINERS,
     Build,
     Case,
     Catalog,
@@ -21,10 +20,11 @@ from nightbench.core.model import (
     Role,
     Strategy,
     Suite,
-    Support,
+    Untried,
     Variant,
     WorkloadInfo,
 )
+from nightbench.core.model.catalog import TRAINERS
 from nightbench.core.placement import place
 from nightbench.core.run_plan import build_of, definition_digest, resolve, select
 
@@ -42,7 +42,7 @@ CLUSTER = Cluster("three", (node("z"), node("a"), node("m")), devices_per_node=2
 GPUS = dataclasses.replace(
     CLUSTER, device_kind="gpu", nodes=(node("g1", devices=("3", "GPU-b")), node("g2"))
 )
-EVERYWHERE: Support = {"cpu": None, "gpu": None}
+EVERYWHERE: dict[str, Untried | str | None] = {"cpu": None, "gpu": None}
 LINE = FrameworkInfo(
     line="fake",
     title="Fake",

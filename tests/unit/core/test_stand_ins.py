@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nightbench.config.run_request import RunRequest, resolve_request
+from nightbench.config.validate import checked
+from nightbench.core.documents import to_document
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 from nightbench.core.stand_ins import changed_values, stand_in_lines, with_stand_in
@@ -25,7 +27,7 @@ def test_the_demo_keeps_six_cases_with_lines_that_have_the_newest_python() -> No
 
 def test_two_lines_may_have_the_same_stand_in() -> None:
     request = RunRequest("demo", stand_ins=("pytorch=tensorflow2", "paddle2=tensorflow2"))
-    assert RunRequest.from_params(request.to_params()) == request
+    assert checked(RunRequest, to_document(request)) == request
     cases = resolve_request(request)[0].cases
     assert {case.framework for case in cases} == {"tensorflow2", "paddle3"}
     assert len({case.case_id for case in cases}) == 6

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nightbench.core.model import Case, PublishedFigures, Strategy, SuiteTable
+from nightbench.core.model import Case, Strategy, SuiteTable
+from nightbench.core.model.suites import PublishedFigures
 from nightbench.core.tables import NOT_RUN, Cell, CellResult, Published, fill
 
 

@@ -7,7 +7,8 @@ import pytest
 from histories import nights
 
 from nightbench.alerts import LiveAlert, alerts_for
-from nightbench.core.model import METRICS, RegressionPolicy, Verdict, VerdictKind
+from nightbench.core.model import RegressionPolicy, Verdict, VerdictKind
+from nightbench.core.model.metrics import METRICS
 from nightbench.detection import ChangeDetector
 
 JOULES = RegressionPolicy(metric="joules_per_unit")

@@ -11,8 +11,7 @@ from nightbench.core.model import TrainingKind
 from nightbench.detection.paired_training import PairedTraining, compare_training
 from nightbench.detection.training import TrainingTraits
 
-FP32 = TrainingTraits("fp32")
-WARMUP = 2
+FP32 = TrainingTraits("fp32", warmup_steps=2)
 CURVE = (2.0, *(1.9 - 0.05 * step for step in range(12)))
 
 
@@ -33,7 +32,7 @@ def changed_from(place: int, by: float = 0.1) -> LaunchLosses:
 
 
 def compared(b: LaunchLosses, traits: TrainingTraits = FP32, **more: Any) -> PairedTraining:
-    given = {"warmup": WARMUP, "is_one_build": False, **more}
+    given = {"is_one_build": False, **more}
     return compare_training([launch()] * 5, [b] * 5, traits, **given)
 
 
@@ -68,7 +67,7 @@ def test_rounding_is_no_change(is_one_build: bool) -> None:
 
 def test_one_launch_that_differs_is_enough() -> None:
     found = compare_training(
-        [launch()] * 3, [launch(), changed_from(0), launch()], FP32, warmup=2, is_one_build=False
+        [launch()] * 3, [launch(), changed_from(0), launch()], FP32, is_one_build=False
     )
     assert (found.kind, found.step) == (TrainingKind.CHANGED, 1)
 

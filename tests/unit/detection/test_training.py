@@ -136,19 +136,46 @@ def test_another_version_with_the_same_random_numbers_may_only_round_at_first() 
     tonight = night(5, later, version="2.14.0")
     assert judge_training(tonight, FIVE, dropout).kind is TrainingKind.CHANGED
     assert judge_training(tonight, FIVE[:4], dropout).kind is TrainingKind.SAME
+    late = replace(dropout, warmup_steps=20)  # found with vgg16_cifar: rounding has grown by then
+    assert judge_training(tonight, FIVE, late).kind is TrainingKind.SAME
     others = night(5, later | {"first": 6.801}, version="2.14.0")
     assert judge_training(others, FIVE, dropout).kind is TrainingKind.SAME
     bf16 = night(5, {"opening": 6.5, "first": LOSSES["first"] + 1e-4}, version="2.14.0")
     assert judge_training(bf16, FIVE, replace(dropout, precision="bf16")).kind is TrainingKind.SAME
 
 
-def test_rounding_of_other_threads_may_grow_with_dropout() -> None:
-    """Found on 2026-11-30: 2 threads change the mean of vgg16_cifar on PaddlePaddle 2 by 2.7e-3."""
-    dropout, threads = replace(FP32, has_dropout=True), {"conditions": 2.0}
-    grown = {"mean": LOSSES["mean"] * 1.0027}
-    assert judge_training(night(5, grown | threads), FIVE, dropout).kind is TrainingKind.SAME
-    assert judge_training(night(5, grown), FIVE, dropout).kind is TrainingKind.CHANGED
-    assert judge_training(night(5, grown | threads), FIVE, FP32).kind is TrainingKind.CHANGED
+@pytest.mark.parametrize("has_dropout", [True, False])
+@pytest.mark.parametrize("figure", ["opening", "mean", "again"])
+def test_rounding_of_threads_that_are_new_to_a_series_may_grow(
+    figure: str, has_dropout: bool
+) -> None:
+    """Found on 2026-11-30: 2 threads change losses of vgg16_cifar on PaddlePaddle 2 by 8e-3."""
+    traits, threads = replace(FP32, has_dropout=has_dropout), {"conditions": 2.0}
+    grown = {figure: LOSSES[figure] * 1.008}
+    verdict = judge_training(night(5, grown | threads), FIVE, traits)
+    assert verdict.kind is TrainingKind.SAME
+    assert "threads or instruction sets are new to the series, so rounding" in verdict.sentence
+    assert judge_training(night(5, grown), FIVE, traits).kind is TrainingKind.CHANGED
+    far = {figure: LOSSES[figure] * 1.06}
+    assert judge_training(night(5, far | threads), FIVE, traits).kind is TrainingKind.CHANGED
+    other = night(5, grown | threads, version="2.14.0")
+    assert judge_training(other, FIVE, FP32).kind is TrainingKind.CHANGED
+    changed = [night(5 + n, grown, is_changed=True) for n in range(3)]
+    tonight = night(9, grown | threads)
+    assert judge_training(tonight, [*FIVE, *changed], FP32).kind is TrainingKind.CHANGED
+
+
+def test_threads_that_the_series_knows_are_compared_with_their_own_nights() -> None:
+    threads = {"conditions": 2.0}
+    grown = {"mean": LOSSES["mean"] * 1.0027} | threads
+    five = [*FIVE, *(night(number, grown) for number in range(5, 10))]
+    assert judge_training(night(10, grown), five, FP32).kind is TrainingKind.SAME
+    assert judge_training(night(10, threads), five, FP32).kind is TrainingKind.CHANGED
+
+
+def test_the_first_loss_does_not_depend_on_growing_rounding() -> None:
+    tonight = night(5, {"first": LOSSES["first"] * 1.001, "conditions": 2.0})
+    assert judge_training(tonight, FIVE, FP32).kind is TrainingKind.CHANGED
 
 
 def test_the_spread_of_dropout_is_known_after_five_nights() -> None:

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.recording import Unrecorded
 from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec, KubernetesPolicy, Reason, ReasonCode
+from nightbench.core.model.experiments import Experiment, ExperimentKind
 from nightbench.experiments import comparison, engine
 from nightbench.experiments.comparison import ComparisonPlan
-from nightbench.experiments.engine import ExperimentContext, launch_job
+from nightbench.experiments.engine import ExperimentContext, Turn, launch_job
 from nightbench.experiments.experiment_spool import request_cancel
 from nightbench.experiments.reporting import ComparisonReporter
 from nightbench.experiments.rounds import Arm, Launch, progress
@@ -57,12 +59,18 @@ def place(tmp_path: Path) -> Path:
 
 def plan(place: Path, b: str = "fake=/candidate", **changed: Any) -> ComparisonPlan:
     catalog = load_catalog(REPO / "benchmarks")
-    cluster = load_cluster(place / "dags/clusters/pair.yaml", home=place, catalog=catalog)
+    cluster = load_cluster(place / "dags/clusters/pair.yaml", catalog=catalog)
     suite = load_suite(place / "dags/suites/trial.yaml", catalog, cluster=cluster)
     words = {"comparison_id": NAME, "rounds": 3, "min_effect": 0.01, "seed": 1, **changed}
     builds = (parse_build("fake=/good"), parse_build(b))
     context = comparison.ComparisonContext(suite, cluster, catalog)
     return comparison.plan_comparison(context, builds, **words)
+
+
+def turn(spool: Spool, context: ExperimentContext) -> Turn:
+    where = ("trial", "pair", "somebody")
+    asked = Experiment(NAME, ExperimentKind.COMPARE, REQUEST, *where)
+    return Turn(Unrecorded(asked), spool, context, ComparisonReporter(print))
 
 
 def measured(place: Path, ratio: float = 0.9) -> tuple[ComparisonPlan, Spool]:
@@ -176,7 +184,7 @@ def test_a_cancellation_that_ends_what_prepares_a_node_is_no_fault_of_it(
     monkeypatch.setattr(engine, "prepare", ended)
     catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
     context = ExperimentContext(made.suite, made.cluster, catalog, targets={}, shipment=shipment)
-    words = (made, spool, REQUEST, "somebody", context, ComparisonReporter(print))
+    words = (made, REQUEST, "somebody", turn(spool, context), lambda: None)
     document = asyncio.run(engine.run_comparison(*words))
     assert document["complete"] is False
     assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
@@ -211,7 +219,7 @@ def test_a_cancellation_that_ends_what_starts_an_agent_fails_no_launch(
     monkeypatch.setattr(engine, "run_gang", ended)
     catalog, shipment = load_catalog(REPO / "benchmarks"), Shipment(REPO / "benchmarks")
     context = ExperimentContext(made.suite, made.cluster, catalog, targets={}, shipment=shipment)
-    words = (made, spool, REQUEST, "somebody", context, ComparisonReporter(print))
+    words = (made, REQUEST, "somebody", turn(spool, context), lambda: None)
     document = asyncio.run(engine.run_comparison(*words))
     assert document["cases"][0]["stopped"] == f"{NAME}: cancelled by the user"
     (launch,) = comparison.ended_launches(folder, made.cases[0].case_id)
@@ -257,7 +265,7 @@ def test_a_complete_one_is_shown_and_told_again_without_a_node(
 ) -> None:
     made, _ = measured(place)
     url, told = channel
-    done = nightbench(place, "compare", "--resume", NAME, "--verbose", "--channel", url)
+    done = nightbench(place, "compare", "--resume", NAME, "--channel", url)
     assert done.returncode == 1, done.stderr
     assert "slower. B is 10 % slower than A" in done.stdout
     assert "0.9000" in done.stdout
@@ -299,7 +307,7 @@ def test_pods_are_prepared_for_a_launch_alone_and_deleted_if_it_fails(
     context = ExperimentContext(
         made.suite, made.cluster, catalog, targets=targets, shipment=shipment
     )
-    words = (made, spool, REQUEST, "somebody", context, ComparisonReporter(print))
+    words = (made, REQUEST, "somebody", turn(spool, context), lambda: None)
     asyncio.run(engine.run_comparison(*words))
     jobs = [job for what, job in steps if what == "prepare"]
     assert len(jobs) == len(set(jobs))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -143,17 +142,6 @@ def test_a_fall_in_small_steps_is_no_version_of_its_own() -> None:
     unsure = search_state(versions, [*steps, EndedStep(StepKind.VERIFY, "3", "2", SKIPPED)])
     assert unsure.end is SearchEnd.FOUND
     assert unsure.notes
-
-
-@pytest.mark.parametrize("versions", [[], ["1"], ["1", "2", "1"]])
-def test_too_few_versions_or_one_twice_are_refused(versions: list[str]) -> None:
-    with pytest.raises(ValueError, match="expected two versions or more"):
-        search_state(versions, [])
-
-
-def test_a_step_of_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="7"):
-        search_state(["1", "2"], [EndedStep(StepKind.SEARCH, "7", "1", GOOD)])
 
 
 def test_a_search_for_a_change_of_training_speaks_of_training() -> None:

@@ -36,7 +36,7 @@ def test_the_environment_of_a_node_slows_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_file_may_set_it() -> None:
-    with pytest.raises(ValueError, match="belong to the launcher"):
+    with pytest.raises(ValueError, match="belongs to the launcher"):
         TypeAdapter(EnvName).validate_python(SLEEP_VARIABLE)
 
 

@@ -47,7 +47,7 @@ class Bench:
 
     def __init__(self, loop, folder):
         self.loop = loop
-        self.store = Spool(folder).case("run", "case")
+        self.store = Spool(folder).run("run").case("case")
         self.events = []
 
     def world(self, job):

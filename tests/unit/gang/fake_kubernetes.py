@@ -16,9 +16,8 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from nightbench.core.model import Cluster, KubernetesPolicy, Node
-from nightbench.gang.kubernetes_api import ApiAccess
+from nightbench.gang.kubernetes_api import ApiAccess, PodTarget
 from nightbench.gang.pod_process import PROTOCOLS
-from nightbench.gang.pod_transport import PodTarget
 
 Document = dict[str, Any]
 

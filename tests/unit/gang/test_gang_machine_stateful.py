@@ -41,14 +41,14 @@ class GangUnderFaults(RuleBasedStateMachine):
         self.patch = mock.patch("asyncio.to_thread", inline)
         self.patch.start()
         self.folder = tempfile.TemporaryDirectory()
-        self.store = Spool(self.folder.name).case("run", "case")
+        self.store = Spool(self.folder.name).run("run").case("case")
         self.world = World(JOB, random.Random(seed))
         for name in ("n1", "n2"):
             SimNode(self.world, name)
         self.rival = World(RIVAL_JOB, self.world.random)
         for name, node in self.world.nodes.items():
             SimNode(self.rival, name, node.machine)
-        self.rival_store = Spool(self.folder.name).case("rival", "case")
+        self.rival_store = Spool(self.folder.name).run("rival").case("case")
         self.rival_controller: asyncio.Task | None = None
         self.controllers: list[asyncio.Task] = []
         self.cancelled = False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
 import os
 import subprocess
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.gang.bench import JOB
@@ -16,10 +18,11 @@ from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.errors import AgentCrashed, PythonUnusable, faults_of, remote_failure
-from nightbench.gang.node_access import Agent, Layout, best_offset, more_precise
+from nightbench.gang.node_access import Agent, Layout, best_offset
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.process import Completed
 from nightbench.gang.progress import ProgressDocument
+from nightbench.gang.repeat_controller import RepeatController
 from nightbench.gang.shipping import pack
 from nightbench.gang.ssh_transport import quote
 
@@ -31,10 +34,20 @@ def test_the_offset_comes_from_the_shortest_round_trip():
     assert best.error_s == pytest.approx(0.01)
 
 
-def test_the_closer_offset_wins():
-    near, far = ClockOffset(1.0, 0.001), ClockOffset(2.0, 0.1)
-    assert more_precise(far, near) == more_precise(near, None) == more_precise(near, far) == near
-    assert more_precise(None, None) is None
+@pytest.mark.parametrize("errors_s", [(0.001, 0.1), (0.1, 0.001)])
+def test_the_closer_offset_wins(monkeypatch, errors_s):
+    offsets = iter([ClockOffset(1.0, error_s) for error_s in errors_s])
+
+    async def offset(client):
+        return next(offsets)
+
+    monkeypatch.setattr(NodeClient, "clock_offset", offset)
+    client = SimpleNamespace(name="n1", view=NodeView("n1", answered_s=0.0))
+    gang = SimpleNamespace(clients=[client], clock=lambda: 0.0)
+    repeat = RepeatController(gang, agents=None, number=1)
+    for _ in errors_s:
+        asyncio.run(repeat._measure_clocks())
+    assert repeat._clocks == {"n1": ClockOffset(1.0, 0.001)}
 
 
 @pytest.fixture

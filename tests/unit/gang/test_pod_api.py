@@ -14,8 +14,7 @@ from tests.unit.gang.fake_kubernetes import FakeKubernetes, on
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.gang import transport
 from nightbench.gang.errors import NodeUnreachable, PodError, RemoteFailure
-from nightbench.gang.kubernetes_api import opened_api
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.kubernetes_api import PodTarget, opened_api
 from nightbench.gang.pods import GangPods
 from nightbench.gang.transport import shared_transport
 

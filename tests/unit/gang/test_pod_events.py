@@ -10,7 +10,7 @@ from tests.unit.gang.fake_kubernetes import FakeKubernetes, on, running, waiting
 
 from nightbench.core.model import JobSpec, ReasonCode
 from nightbench.gang.errors import PodError, faults_of
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.pods import GangPods
 from nightbench.gang.transport import shared_transport
 

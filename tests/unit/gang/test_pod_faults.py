@@ -20,7 +20,7 @@ from tests.unit.gang.fake_kubernetes import (
 from nightbench.core.model import CaseStatus, JobSpec, KubernetesPolicy, ReasonCode
 from nightbench.gang import case_runner, cleanup, pods, provisioning
 from nightbench.gang.errors import GangError, NodeUnreachable, PodError, Superseded
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.pods import GangPods
 from nightbench.gang.shipping import Shipment
 from nightbench.spool import Spool
@@ -75,16 +75,6 @@ def test_a_server_whose_name_has_no_address_is_a_node_that_does_not_answer(
 
     with pytest.raises(NodeUnreachable, match=r"no-such-host\.invalid"):
         on(fake, work)
-
-
-def test_a_namespace_that_is_being_deleted_refuses_pods_in_its_own_words(
-    fake: FakeKubernetes, job: JobSpec
-) -> None:
-    said = "unable to create new content in namespace bench because it is being terminated"
-    fake.refusal = (403, said)
-    with pytest.raises(PodError, match=said) as refused:
-        on(fake, lambda targets: GangPods(job, targets).create())
-    assert refused.value.code is ReasonCode.API_FORBIDDEN
 
 
 # --- pods that are deleted -------------------------------------------------------------------
@@ -200,7 +190,7 @@ def test_cancelling_a_run_deletes_its_pods_also_if_one_refuses(
 def test_a_cancelled_case_has_an_outcome_though_its_pods_cannot_be_deleted(
     fake: FakeKubernetes, job: JobSpec, tmp_path: Path
 ) -> None:
-    store = Spool(tmp_path / "spool").case(job.run_id, "case")
+    store = Spool(tmp_path / "spool").run(job.run_id).case("case")
 
     async def work(targets: dict[str, PodTarget]) -> None:
         await GangPods(job, targets).create()

@@ -14,10 +14,9 @@ from tests.unit.gang.fake_kubernetes import CLUSTER, FakeKubernetes, on
 from nightbench.core.model import Cluster, JobSpec, KubernetesPolicy, Node, ReasonCode
 from nightbench.core.pod_manifests import pod, pod_group, rights
 from nightbench.gang.errors import PodError
-from nightbench.gang.kubernetes_api import POD_GROUPS
-from nightbench.gang.pod_preflight import pod_preflight
-from nightbench.gang.pod_transport import PodTarget
+from nightbench.gang.kubernetes_api import POD_GROUPS, PodTarget
 from nightbench.gang.pods import GangPods
+from nightbench.gang.preflight import pod_preflight
 from nightbench.nodes.pod_findings import pod_findings
 
 pytest.importorskip("kubernetes_asyncio")

@@ -69,7 +69,7 @@ def lose_after_first(bench, pods, name="n2"):
     """Start; a pod is lost as soon as the first repeat has ended."""
 
     def on_event(event):
-        if event.kind == "repeat" and event.message == "ok" and event.repeat == 1:
+        if event.kind == "repeat" and event.message == "ok" and bench.store.repeats() == [1]:
             pods.lose(name)
 
     return bench.start(on_event=on_event, **pods.options)
@@ -158,6 +158,6 @@ def test_a_refused_request_does_not_end_a_pod(bench):
     client = NodeClient(JOB, JOB.nodes[0], SimTransport(world.nodes["n1"]))
     lost = []
     for code in (ReasonCode.API_FORBIDDEN, ReasonCode.API_REFUSED, ReasonCode.POD_DELETED):
-        client.note_error(PodError("n1", "default/n1", "said", code))
+        client.note_error(PodError.of_code(client.transport, "said", code))
         lost.append(client.view.lost and client.view.lost.code)
     assert lost == [None, None, ReasonCode.POD_DELETED]

@@ -24,10 +24,10 @@ from nightbench.core.model import (
 )
 from nightbench.core.pod_manifests import NODE, label_value, rights
 from nightbench.gang.errors import NodeUnreachable, PodError, faults_of
-from nightbench.gang.pod_preflight import pod_preflight
+from nightbench.gang.kubernetes_api import PodTarget
 from nightbench.gang.pod_states import PodState, has_to_yield, state_of
-from nightbench.gang.pod_transport import PodTarget
 from nightbench.gang.pods import GangPods
+from nightbench.gang.preflight import pod_preflight
 from nightbench.gang.transport import shared_transport
 from nightbench.nodes.pod_findings import pod_findings, quantity
 

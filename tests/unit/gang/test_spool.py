@@ -18,7 +18,7 @@ def spool(request, tmp_path):
 
 
 def test_a_case_from_its_job_to_its_outcome(spool):
-    store = spool.case("run-1", "resnet50_v1.5-pytorch-collective-2x1-bs2", 1)
+    store = spool.run("run-1").case("resnet50_v1.5-pytorch-collective-2x1-bs2", 1)
     assert store.outcome() is None
     assert store.repeats() == []
     store.save_job({"schema": "nightbench.job/1"})
@@ -60,7 +60,7 @@ def test_names_that_are_no_path_components_are_refused(spool, name):
 
 
 def test_a_broken_document_says_which(tmp_path):
-    store = Spool(tmp_path).case("run", "case")
+    store = Spool(tmp_path).run("run").case("case")
     store.save_job({})
     (tmp_path / "runs/run/cases/case/g0/job.json").write_text("{")
     with pytest.raises(SpoolError, match=r"job\.json: not a JSON document"):
@@ -68,7 +68,7 @@ def test_a_broken_document_says_which(tmp_path):
 
 
 def test_nothing_half_written_is_left_on_a_local_disk(tmp_path):
-    store = Spool(tmp_path).case("run", "case")
+    store = Spool(tmp_path).run("run").case("case")
     with pytest.raises(ValueError, match="JSON compliant"):
         store.save_job({"x": float("nan")})
     store.save_job({"x": 1})
@@ -76,7 +76,7 @@ def test_nothing_half_written_is_left_on_a_local_disk(tmp_path):
 
 
 def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path, monkeypatch):
-    store = Spool(tmp_path).case("run-1", "case")
+    store = Spool(tmp_path).run("run-1").case("case")
     store.save_outcome({"status": "ok"})
 
     def full(_: int) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_run_keeps_no_other_from_being_found(spool):
 
 
 def test_damaged_notes_that_are_soon_written_again_count_as_none(spool):
-    run, store = spool.run("run"), spool.case("run", "case")
+    run, store = spool.run("run"), spool.run("run").case("case")
     run.save_loaded({"at": "now"})
     store.save_progress({"state": "running"})
     (run.folder / "loaded.json").write_text("")

@@ -140,11 +140,14 @@ def test_old_logs_go_and_young_ones_stay(home: Home) -> None:
     assert young.exists()
 
 
-def test_an_unknown_log_lists_those_there_are(home: Home) -> None:
+def test_an_unknown_log_lists_those_there_are(
+    home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
     (home.logs / "postgres.log").write_text("one\ntwo\n")
-    assert list(logfiles.logs(home, "postgres", lines=1)) == ["two"]
+    logfiles.show(home, "postgres", lines=1, follow=False)
+    assert capfd.readouterr().out == "two\n"
     with pytest.raises(UserError, match="Known services: postgres"):
-        list(logfiles.logs(home, "nothing"))
+        logfiles.show(home, "nothing", lines=1, follow=False)
 
 
 def test_short_resources_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

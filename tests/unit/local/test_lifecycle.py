@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -70,16 +71,18 @@ def test_a_stranger_that_took_our_port_first_is_not_taken_for_our_api_server(sta
     assert deployment.airflow_health(stack) == {"scheduler": {"status": "healthy"}}
 
 
-def test_processes_that_know_another_port_of_the_api_server_are_ended(stack: Stack) -> None:
-    told = stack.home.airflow / "api-port"
-    start(stack, "triggerer", "import time; time.sleep(600)")
-    told.write_text(str(stack.ports.api))
-    assert list(lifecycle._stop_with_old_port(stack)) == []
-    assert stack.running("triggerer")
-
-    told.write_text(json.dumps(stack.ports.api + 1))
-    assert len(list(lifecycle._stop_with_old_port(stack))) == 1
-    assert not stack.running("triggerer")
+def test_the_port_that_airflows_processes_know_stays_while_one_of_them_runs(stack: Stack) -> None:
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        stack.home.ports_file.write_text(json.dumps({"api": port}))
+        start(stack, "triggerer", "import time; time.sleep(600)")
+        with ExitStack() as reserved:
+            assert lifecycle._prepare(stack.home, reserved).ports.api == port
+        processes.stop(stack.pid_file("triggerer"))
+        with ExitStack() as reserved:
+            assert lifecycle._prepare(stack.home, reserved).ports.api != port
 
 
 def test_what_ends_while_up_waits_is_started_again_once(

@@ -78,7 +78,7 @@ class Trainer:
     Args:
         format: by which it is read.
         write: yields for each line of steps its text and the step before the first of its mean.
-        throughput: units in a step that its throughput counts; None where it states none.
+        throughput: units in a step that its throughput counts; None if it states none.
         states_time: whether it states the seconds of a step.
         resumes: whether a later run numbers its steps on.
         by_step: whether each step has a line.

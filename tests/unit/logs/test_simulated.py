@@ -38,7 +38,7 @@ def _run(trainer: Trainer, run: Training) -> Training:
 
 
 def _check(trainer: Trainer, run: Training, text: str, tmp_path: Any, **options: str) -> Any:
-    """Read a log, and compare it with the training; return what was read, None where refused."""
+    """Read a log, and compare it with the training; return what was read, None if refused."""
     written = [since - run.begin for _, since in trainer.write(run) if since >= 0]
     clean = [since for since in written if since >= run.warmup]
     file = tmp_path / "train.log"

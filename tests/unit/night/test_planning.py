@@ -13,12 +13,10 @@ from tests.unit.short_suite import (
     NOW,
     OPEN,
     PAIR,
-    RUN,
     SINGLE,
     clock,
     files,
     hours,
-    nobody,
     plan,
     short_spool,
 )
@@ -26,8 +24,8 @@ from tests.unit.short_suite import (
 from nightbench.config import load_catalog
 from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
-from nightbench.core.model import CaseStatus, Reason, ReasonCode, RunKind
-from nightbench.night.planning import TooLateForNight, night_start, plan_run
+from nightbench.core.model import ReasonCode
+from nightbench.night.planning import TooLateForNight, night_start
 from nightbench.spool import Spool
 from nightbench.spool.plans import load_job, read_plan
 
@@ -72,16 +70,6 @@ def test_a_night_has_its_end_and_what_it_has_no_room_for(spool: Spool, tmp_path:
     assert left_out[PAIR].code is ReasonCode.NIGHT_FULL
     outcome = run.case(PAIR).outcome() or {}
     assert (outcome["status"], outcome["reasons"]) == ("left_out", [left_out[PAIR].to_json()])
-
-
-def test_who_was_left_out_comes_first_in_the_next_night(spool: Spool, tmp_path: Path) -> None:
-    files(tmp_path, night="budget: 20m")
-    _, run = plan(spool, night=True, run_kind=RunKind.NIGHTLY)
-    run.case(SINGLE).end(CaseStatus.FAILED, [Reason(ReasonCode.CONTROLLER_ERROR, observed="x")])
-    request = RunRequest("short", run_kind=RunKind.NIGHTLY, night=True)
-    later = NOW + timedelta(days=1)
-    again = plan_run(request, f"{RUN[:-4]}0000", later, spool, nobody, load_catalog())
-    assert again == [PAIR]
 
 
 def test_a_person_is_refused_outside_the_hours_unless_it_is_asked_for(

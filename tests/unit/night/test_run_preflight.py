@@ -24,7 +24,7 @@ def test_an_error_of_the_preflight_is_returned_and_fails_no_run(tmp_path, error)
     run = Spool(tmp_path).run("r1")
     run.save_planned([])
     save_cluster(run, Cluster("lab", (Node("n1", "10.0.0.1", "c"),)))
-    assert error.args[0] in examine_run(run, targets, refuse)["problem"]
+    assert error.args[0] in examine_run(run, targets, refuse)
 
 
 def refuse():
@@ -79,7 +79,8 @@ def test_a_case_starts_on_a_node_that_is_left(planned):
     # The ingest expects its processes where they ran.
     job, store = found.job, run.case(found.job.case.case_id)
     store.save_job(moved.job.to_json())
-    case = CasePlan(PlannedCase(job.case, job.build, "d", "samples"), job.processes, None, False, 1)
+    planned = PlannedCase(job.case, job.build, "d", "samples")
+    case = CasePlan(planned, processes=job.processes, units_per_trainer_step=1)
     assert as_launched(case, store).processes == moved.job.processes
 
 

@@ -234,7 +234,7 @@ class NodeDriver:
 
 
 def remove_cgroup(folder: Path) -> bool:
-    """Remove a cgroup and those in it; False where one is not empty yet."""
+    """Remove a cgroup and those in it; False if one is not empty yet."""
     for inner in [*folder.glob("*/"), folder]:
         try:
             inner.rmdir()

@@ -361,7 +361,6 @@ def test_neighbours_are_named(seen, action, level):
             "environments.python",
         ),
         (ReasonCode.REMOTE_FAILURE, "could not make /x: Read-only file system", "root", "remount"),
-        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "node's user"),
         (ReasonCode.DISK_FULL, "no room to write", "disk", "quota"),
         (
             ReasonCode.NODE_UNREACHABLE,

@@ -136,7 +136,7 @@ def test_a_cancelled_trigger_ends_its_gang_where_a_person_ended_the_task(
             raise UserError("node-a: no answer")
         for number in epochs:
             if number == epochs[0]:
-                self._on_event(GangEvent("epoch", "claimed", data={"epoch": number}))
+                self._on_event(GangEvent("epoch", "claimed", epoch=number))
             run.case(SINGLE).save_epoch(number)
         waits.set()
         await asyncio.sleep(60)
@@ -174,8 +174,8 @@ def test_pods_of_a_case_that_cannot_be_controlled_are_deleted_on_the_last_try(
         deleted.append(job.job_id)
 
     monkeypatch.setattr(GangTrigger, "_look_up", look_up)
-    monkeypatch.setattr("nightbench.gang.run_gang", away)
-    monkeypatch.setattr("nightbench.gang.pods.delete_pods_of", delete)
+    monkeypatch.setattr("nightbench.orchestration.gang_trigger.run_gang", away)
+    monkeypatch.setattr("nightbench.orchestration.gang_trigger.delete_pods_of", delete)
     trigger = GangTrigger(RUN, SINGLE, 0, last_try=last_try)
     asyncio.run(anext(trigger.run()))
     assert len(deleted) == int(last_try)

@@ -7,9 +7,7 @@ import threading
 
 import pytest
 
-from nightbench.core.errors import UserError
-from nightbench.orchestration.airflow_versions import Version, refuse_too_old
-from nightbench_plugin import LazyApp, NightbenchPlugin, bundle_url, is_too_old, pages
+from nightbench_plugin import LazyApp, NightbenchPlugin, bundle_url, pages
 
 
 async def receive() -> dict[str, object]:
@@ -83,15 +81,3 @@ def test_the_code_of_the_pages_has_an_address_that_no_document_changes(
 ) -> None:
     """Airflow 3.2 resolves a relative one against its script, 3.3 against the document."""
     assert bundle_url(site) == f"{path}/nightbench/static/nightbench.js"
-
-
-@pytest.mark.parametrize(
-    ("version", "too_old"), [("3.1.8", True), ("3.2.0", False), ("3.3.2", False), ("3.10.0", False)]
-)
-def test_an_airflow_that_cannot_show_the_pages_is_named(version: str, too_old: bool) -> None:
-    assert is_too_old(version) is too_old
-    if too_old:
-        with pytest.raises(UserError, match=rf"Airflow {version} is not supported.*ChakraUI"):
-            refuse_too_old(Version(version))
-    else:
-        refuse_too_old(Version(version))

@@ -22,4 +22,4 @@ def test_a_spool_that_is_not_shared_is_refused_with_host_and_folder(tmp_path, mo
 
 def test_a_run_without_cases_needs_no_spool(tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTBENCH_SPOOL", str(tmp_path))
-    assert preflight.function([]) == {}
+    assert preflight.function([]) is None

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nightbench.core.model import SuiteTable
 from nightbench.core.tables import Cell
-from nightbench.report import charts, suite_tables
+from nightbench.report import suite_tables
 
 TABLE = SuiteTable(name="sizes", title="By devices", rows=("framework",), columns=("devices",))
 CELLS = [
@@ -67,9 +67,9 @@ def test_charts_are_drawn_where_there_is_a_value(chart: str, tmp_path: Path) -> 
     table = SuiteTable(
         name="sizes", title="By devices", rows=("framework",), columns=("devices",), chart=chart
     )
-    paths = charts.write_charts(table, CELLS, tmp_path / "figures")
+    paths = suite_tables.write_charts(table, CELLS, tmp_path / "figures")
     assert [path.name for path in paths] == ["sizes.svg", "sizes.png"]
     first = paths[0].read_bytes()
-    charts.write_charts(table, CELLS, tmp_path / "figures")
+    suite_tables.write_charts(table, CELLS, tmp_path / "figures")
     assert paths[0].read_bytes() == first, "the same values make the same file"
-    assert charts.write_charts(table, CELLS[1:2], tmp_path / "none") == []
+    assert suite_tables.write_charts(table, CELLS[1:2], tmp_path / "none") == []

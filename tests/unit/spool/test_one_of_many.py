@@ -14,11 +14,11 @@ from nightbench.cli import cancel
 from nightbench.cli.runs import spooled as listed
 from nightbench.core.model import CaseStatus, Run, RunKind
 from nightbench.core.sentences import sentences
-from nightbench.night import ingest, load_batch, planning
+from nightbench.night import ingest, load_batch
 from nightbench.night.load_batch import build_load_batch
 from nightbench.night.staged_wheels import remove_unused_wheels
 from nightbench.spool import RunSpool, Spool, SpoolError
-from nightbench.web.case_files import RepeatFiles
+from nightbench.web.repeat_views import RepeatFiles
 
 NOW = datetime(2026, 11, 10, tzinfo=UTC)
 RUNS = ("s-1", "s-2", "s-3")
@@ -56,8 +56,7 @@ def file_of(run: RunSpool, name: str) -> Path:
 def read_as_many(spool: Spool) -> None:
     """Do all that is done with all runs of a spool."""
     ingest.close_ended(spool, lambda dag_id, dag_run_id: "success", NOW)
-    ingest.close_abandoned(spool, NOW + timedelta(days=9))
-    planning._of_files("pair", spool)
+    ingest.close_ended(spool, lambda dag_id, dag_run_id: None, NOW + timedelta(days=9))
     listed(spool, None, None)
     remove_unused_wheels(spool, NOW)
 
@@ -81,7 +80,6 @@ def test_a_damaged_file_of_a_run_leaves_the_other_runs_alone(
         assert str(damaged) in caplog.text + rows.get("s-2", "")
         with pytest.raises(SpoolError, match=name):
             build_load_batch(spool.run("s-2"))
-    assert FIRST.case_id in planning._of_files("pair", spool)
     assert spool.expire(0, NOW) == [] or name == "loaded.json"
 
 

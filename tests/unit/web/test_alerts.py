@@ -189,7 +189,7 @@ def test_programs_list_and_read_alerts() -> None:
     app = client(rows)
     (listed,) = app.get("/api/alerts").json()["alerts"]
     assert (listed["alert_id"], listed["value"]) == (7, None)
-    assert listed["opened_at"] == "2026-11-02T01:00:00+00:00"
+    assert listed["opened_at"] == "2026-11-02T01:00:00Z"
     shown = app.get("/api/alerts/7").json()
     assert shown["events"][0]["by_whom"] == "nightbench"
     app.get("/api/alerts?state=resolved&state=dismissed&size=5&cluster=local")

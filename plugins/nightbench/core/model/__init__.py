@@ -21,11 +21,8 @@ from nightbench.core.model.cases import (
     ReferenceLosses,
 )
 from nightbench.core.model.catalog import (
-    TRAINERS,
-    Combination,
     FrameworkInfo,
     Role,
-    Support,
     Untried,
     Variant,
     series_key,
@@ -43,10 +40,8 @@ from nightbench.core.model.clusters import (
     SlurmPolicy,
 )
 from nightbench.core.model.metrics import (
-    METRICS,
     THROUGHPUT,
     AlertMetric,
-    JudgedMetric,
     MetricInfo,
     info_of,
 )
@@ -65,7 +60,6 @@ from nightbench.core.model.results import (
     Figures,
     HistoryPoint,
     Measurement,
-    Movement,
     RankResult,
     RepeatRecord,
     RepeatSummary,
@@ -84,10 +78,8 @@ from nightbench.core.model.runs import (
     Run,
 )
 from nightbench.core.model.suites import (
-    TABLE_AXES,
     Accepted,
     Catalog,
-    PublishedFigures,
     Suite,
     SuiteTable,
     TableMetric,

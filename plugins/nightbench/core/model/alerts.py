@@ -27,7 +27,7 @@ class CauseEvidence:
     text: str
     """A clause without a capital and without a full stop."""
     is_against: bool = False
-    """True where it makes the cause less likely."""
+    """True if it makes the cause less likely."""
     rival: CauseKind | None = None
     """The other possible cause that it concerns; None: the cause that was chosen, or none."""
 

@@ -62,17 +62,18 @@ class Case:
     pservers: int = 0
     """Parameter servers; 0 without."""
     batch_size_per_device: int | Literal["max"] = 1
-    """Samples in a step of one trainer, its part if several compute the same. `max` (null in the
-    warehouse): the largest batch that fits, found by the run."""
+    """Samples in a step of one trainer; if several trainers compute the same samples, the part of
+    this trainer. `max` (null in the warehouse): the largest batch that fits, found by the run."""
     shard: int = 1
     """Devices that share a copy of what `shard_stage` splits; the copies are replicas (HSDP)."""
     shard_stage: int | None = None
-    """Sharded parts: 1 optimiser states, 2 gradients as well, 3 parameters as well; null: none."""
+    """Sharded parts: 1 optimizer states, 2 gradients as well, 3 parameters as well; null: none."""
     tensor: int = 1
-    """Devices that split each matrix; they compute the same samples, those of all of them."""
+    """Devices that split each matrix; all of them compute the same samples: the samples of all
+    their batches."""
     context: int = 1
-    """Devices that split each sequence; they compute the same samples, too. Each has all weights,
-    or a shard of them: shards may be on devices of one context."""
+    """Devices that split each sequence; they compute the same samples, too. Each device has all
+    weights or a shard of the weights; shards may be on devices of one context."""
     expert: int = 1
     """Devices that split the experts of each layer; each computes samples of its own."""
     pipeline: int = 1
@@ -84,7 +85,7 @@ class Case:
     recompute: str = "none"
     """Part of a layer's forward pass that its backward computes again: none, selective, full."""
     state_precision: str = "fp32"
-    """Precision of the optimiser's states between steps: fp32, as parameters, or bf16."""
+    """Precision of the optimizer's states between steps: fp32, as parameters, or bf16."""
     tuning: str = "default"
     """Name of a setting of switches that only this line has; default: the line's defaults."""
     precision: str = "fp32"
@@ -94,17 +95,17 @@ class Case:
     compiler: str = "none"
     """none, xla, inductor, cinn."""
     execution: str = "default"
-    """Way of execution; default: the one that the framework line chooses (eager or graph)."""
+    """Way of execution; default: the framework line chooses (eager or graph)."""
     layout: str = "default"
     """Memory layout of activations; default: the framework's."""
     sequence_length: int | None = None
-    """Tokens of a sample; null where it has none."""
+    """Tokens of a sample; null if it has none."""
     compression: str = "none"
     """Compression of gradients: none, or dgc."""
     link_bandwidth: str = "full"
     """Limit of the network links, such as 1gbit; full: no limit."""
     threads: int | None = None
-    """Threads of each process; null: the framework's choice."""
+    """Threads of each process; null: see `threads` of a suite."""
     sparsity: float | None = None
     """Percent of the gradients that a compression leaves out of an exchange."""
     cpus: int | None = None
@@ -202,16 +203,13 @@ _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
 
 _AXIS_DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Case)}
 
+_DECLARED = (
+    *("sync", "precision", "compiler", "execution", "layout", "compression", "data"),
+    *(axis for axis, (_, word) in _SPLITS.items() if word),
+)
 LINE_AXES: Mapping[str, str | int | None] = {
     "strategy": None,
-    **{
-        axis: _AXIS_DEFAULTS[axis]
-        for axis in (
-            *("sync", "precision", "compiler", "execution"),
-            *("layout", "compression", "data"),
-            *(axis for axis, (_, word) in _SPLITS.items() if word),
-        )
-    },
+    **{axis: _AXIS_DEFAULTS[axis] for axis in _DECLARED},
 }
 """Axes whose values a framework line declares -> the value that every line has. For a number, a
 line declares whether it supports more than one: `several`."""
@@ -243,7 +241,7 @@ class ReferenceLosses(v.StrictModel):
     `context`, `pipeline`), the loss of the first and of the third step."""
 
     def of(self, case: Case) -> ReferenceLosses | None:
-        """Return them where they are those of a case, else None."""
+        """Return them if they are those of a case, else None."""
         same = (case.scale, case.batch_size_per_device) == (self.scale, self.batch_size_per_device)
         if not same or case.data != Case.data or case.sequence_length is not None:
             return None

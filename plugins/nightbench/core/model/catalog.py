@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -21,19 +20,15 @@ class Untried:
     why: str
 
 
-Support = Mapping[str, Untried | str | None]
-"""Device kind -> None where it runs there, else why it does not, or was never tried."""
-
-
 def series_key(series: str) -> tuple[int, ...]:
     """Return what sorts series of Python by age: "3.9" is older than "3.10"."""
     return tuple(map(int, series.split(".")))
 
 
 def _support(value: Any) -> Any:
-    """None where it runs, the reason why not, or why nobody has tried it; or these by device kind.
+    """None if it runs, the reason why not, or why nobody has tried it; or these by device kind.
 
-    A file says true where it runs.
+    A file says true if it runs.
     """
     by_kind = isinstance(value, dict) and value and "untried" not in value
     if not all(map(_is_answer, value.values() if by_kind else [value])):
@@ -59,7 +54,7 @@ def _answer(written: Any) -> Untried | str | None:
 
 
 def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
-    """Axis -> value -> device kind -> None where it runs, else the reason.
+    """Axis -> value -> device kind -> None if it runs, else the reason.
 
     An answer for all kinds becomes one for each that the line, or its variant, runs on.
     """
@@ -75,7 +70,6 @@ def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str,
 
 
 def _number(value: Any) -> Any:
-    """A number of processes: at least 1, or the axis that says it."""
     if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
         raise ValueError(
             f"found {describe(value)}; expected a whole number of at least 1, or "
@@ -114,10 +108,6 @@ class Index(v.StrictModel):
     """Options of `uv pip install` that take packages from it [default: `--index URL`]."""
 
 
-def _as_measured(value: bool | None, info: ValidationInfo) -> bool | None:
-    return info.data.get("measured") if value is None else value
-
-
 class Role(v.StrictModel):
     """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
 
@@ -134,9 +124,7 @@ class Role(v.StrictModel):
     measured: bool = False
     """The process's steps are timed, and it ends by itself. Other processes serve until all
     measured processes have ended; then the agent ends them."""
-    device: Annotated[bool | None, AfterValidator(_as_measured), Field(validate_default=True)] = (
-        None
-    )
+    device: bool | None = None
     """Whether each process gets its own GPU [default: the value of `measured`]."""
 
 
@@ -193,7 +181,6 @@ _KEYS = (*LINE_AXES, *_PLACES, "workload", "optimizer", "device", "replicas")
 
 
 def _values(value: Any) -> tuple[str, ...]:
-    """One value, or a list of them, as text."""
     values = value if isinstance(value, list | tuple) else [value]
     if not values or not all(isinstance(x, str | int) and not isinstance(x, bool) for x in values):
         raise ValueError(f"found {value!r}; expected a value, or a list of values")

@@ -87,7 +87,7 @@ class Node:
     jump: tuple[JumpHost, ...] | None = None
     """Hops on the way, the first first; the cluster's when None."""
     machine: str | None = None
-    """CPU architecture as `uname -m` prints it; None where the cluster's file does not state it."""
+    """CPU architecture as `uname -m` prints it; None if the cluster's file does not state it."""
 
 
 class NeighbourPolicy(v.StrictModel):
@@ -176,7 +176,7 @@ class EnvironmentPolicy(v.StrictModel):
     lock_dir: v.Text | None = None
     """Node-local folder for the node's lock [default: /tmp/nightbench-locks]."""
     job_root: v.Text | None = None
-    """Node-local folder for the state of jobs, where `root` is shared by nodes [default:
+    """Node-local folder for the state of jobs, if `root` is shared by nodes [default:
     `root`]."""
 
 
@@ -223,6 +223,7 @@ class SlurmPolicy(v.StrictModel):
 
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:ro)?\Z")
 _KEY = re.compile(
     r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?\Z"
 )
@@ -240,14 +241,9 @@ Quantity = Annotated[str, v.fits(_QUANTITY, 'a quantity in quotes, such as "10",
 Image = Annotated[str, v.fits(_IMAGE, "an image such as registry.example.org/training@sha256:…")]
 
 
-def _claim(text: str) -> str:
-    name = text.removesuffix(":ro")
-    if not _LABEL.match(name):
-        raise ValueError(f'found "{text}"; expected the name of a PersistentVolumeClaim, `data:ro`')
-    return text
-
-
-Claim = Annotated[str, AfterValidator(_claim), v.Words("claim")]
+Claim = Annotated[
+    str, v.fits(_CLAIM, "the name of a PersistentVolumeClaim, `data:ro`"), v.Words("claim")
+]
 
 
 class KubernetesPolicy(v.StrictModel):
@@ -332,7 +328,7 @@ class ComparePolicy(v.StrictModel):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes that gangs are launched on."""
+    """Nodes that gangs are launched on; `ClusterFile` describes fields of the same name."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -340,9 +336,8 @@ class Cluster:
     device_kind: str = "cpu"
     devices_per_node: int = 1
     compute_capability: str | None = None
-    """Compute capability of its GPUs; None if the file does not state it."""
     peak_flops: Mapping[str, float] = field(default_factory=dict)
-    """Precision -> dense peak of one device in FLOP/s, where the file says it: it goes before the
+    """Precision -> dense peak of one device in FLOP/s, if the file says it: it goes before the
     table of known devices."""
     device_memory_bytes: int | None = None
     """Memory of one device; None if the file does not state it: nothing is compared with it."""
@@ -352,27 +347,16 @@ class Cluster:
     env: Mapping[str, str] = field(default_factory=dict)
     role_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shared: bool = False
-    """Nodes share hardware (or their neighbours do): spread, drift and efficiency only warn."""
     jump: tuple[JumpHost, ...] = ()
-    """Hops on the way to every node, the first first."""
     transport: str | None = None
-    """Network for the frameworks' own traffic, `nccl/ib` say; not compared when None."""
     lock: str = "node"
-    """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
     binding: str = "numa"
-    """`numa`: processes run on cores of the NUMA node of their GPU; `none`: on all cores."""
     parallel_cases: int = 1
-    """Cases of one run that may be measured at once, on disjoint nodes or devices."""
     window: str | None = None
-    """Hours in which the cluster may be measured on, `22:00-06:00 UTC`."""
     compare: ComparePolicy = field(default_factory=ComparePolicy)
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     health: HealthPolicy = field(default_factory=HealthPolicy)
     data: Mapping[str, str] = field(default_factory=dict)
-    """Name of a data set -> its path on every node."""
     slurm: SlurmPolicy | None = None
-    """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     kubernetes: KubernetesPolicy | None = None
-    """Nodes are pods; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
-    """Program that limits the link of a node, with a bandwidth as last argument; empty: none."""

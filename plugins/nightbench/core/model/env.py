@@ -27,11 +27,19 @@ _SECRET_VALUE = re.compile(
 )
 _LONGEST = 32_768
 
-_OTHER_CODE = re.compile(
+_REFUSED = {
+    r"NIGHTBENCH_": "belongs to the launcher; expected another name",
     r"(?:LD_PRELOAD|LD_AUDIT|BASH_ENV|ENV"
-    r"|PYTHON(?:PATH|HOME|STARTUP|USERBASE|INSPECT|BREAKPOINT|PLATLIBDIR))\Z"
-)
-_NODE = re.compile(r"(?:PATH|HOME|USER|LOGNAME|SHELL|PWD|VIRTUAL_ENV)\Z")
+    r"|PYTHON(?:PATH|HOME|STARTUP|USERBASE|INSPECT|BREAKPOINT|PLATLIBDIR))\Z": (
+        "loads other code into the measured processes than the named build; put it into an "
+        "environment of the site (environments.paths), or into `builds`"
+    ),
+    r"(?:PATH|HOME|USER|LOGNAME|SHELL|PWD|VIRTUAL_ENV)\Z": (
+        "belongs to the node: environments are found by their paths, not by this variable; "
+        "set it in the SSH user's own environment on the node where it must differ"
+    ),
+}
+"""Names -> why a file must not set them."""
 
 
 def name(value: str, info: ValidationInfo) -> str:
@@ -43,8 +51,6 @@ def name(value: str, info: ValidationInfo) -> str:
         raise ValueError(
             f"found {describe(value[:100])}; expected the name of an environment variable"
         )
-    if value.startswith("NIGHTBENCH_"):
-        raise ValueError("names with NIGHTBENCH_ belong to the launcher; expected another name")
     if _SECRET_NAME.search(value):
         raise ValueError(
             "looks like a secret, and files are no place for one (the environment is stored with "
@@ -56,16 +62,9 @@ def name(value: str, info: ValidationInfo) -> str:
             f"is set for each process by the launcher of {' and '.join(owners)}, from the case and "
             "the cluster's nodes; expected no such variable in a file"
         )
-    if _OTHER_CODE.match(value):
-        raise ValueError(
-            "loads other code into the measured processes than the named build; put it into an "
-            "environment of the site (environments.paths), or into `builds`"
-        )
-    if _NODE.match(value):
-        raise ValueError(
-            "belongs to the node: environments are found by their paths, not by this variable; "
-            "set it in the SSH user's own environment on the node where it must differ"
-        )
+    for names, reason in _REFUSED.items():
+        if re.match(names, value):
+            raise ValueError(reason)
     return value
 
 

@@ -39,20 +39,13 @@ def readable_hosts(pattern: str) -> str:
                 f"found {shown(name)}; expected names or addresses of letters, digits, "
                 '".", "-", "_", ":" and "%" (write an international name as xn--…)'
             )
-        if ":" in name and not _is_ipv6(name):
-            raise ValueError(
-                f"found {shown(name)}; expected a host, or an IPv6 address; the key `port` takes "
-                "a port"
-            )
+        if ":" in name:
+            try:
+                IPv6Address(name)
+            except ValueError:
+                said = "expected a host, or an IPv6 address; the key `port` takes a port"
+                raise ValueError(f"found {shown(name)}; {said}") from None
     return pattern
-
-
-def _is_ipv6(name: str) -> bool:
-    try:
-        IPv6Address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def readable_host(name: str) -> str:

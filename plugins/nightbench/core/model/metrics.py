@@ -37,7 +37,7 @@ class MetricInfo:
     """Column that says why there is none, or the reason itself."""
 
     def unit_of(self, work: str | None) -> str:
-        """Its unit, where `work` is the workload's unit; empty where that is needed and unknown."""
+        """Its unit, where `work` is the workload's unit; empty if that is needed and unknown."""
         if not work and "{" in self.unit:
             return ""
         return self.unit.format(units=work, one=(work or "").removesuffix("s"))
@@ -49,7 +49,7 @@ class MetricInfo:
         return said if self.name == "throughput" else f"{said} {unit}"
 
     def value_of(self, row: Mapping[str, Any]) -> float | None:
-        """Return its value in a row of a measurement; None where there is none, or it is not one.
+        """Return its value in a row of a measurement; None if there is none, or it is not one.
 
         A value of zero or less cannot be: the reading failed.
         """

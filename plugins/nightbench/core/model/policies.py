@@ -1,33 +1,14 @@
 """A suite's policies for nights, verdicts, messages and publication."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from nightbench.core.complaints import any_of, describe, one_of
 from nightbench.core.model import values as v
 from nightbench.core.model.metrics import METRICS, JudgedMetric, MetricInfo
-from nightbench.core.model.words import VerdictKind
 
-_OPEN_ALERTS = (
-    *(VerdictKind.REGRESSED, VerdictKind.FAILED),
-    *(VerdictKind.UNAVAILABLE, VerdictKind.MISSING, VerdictKind.TRAINING_CHANGED),
-)
-
-
-def _alert_kind(value: Any) -> VerdictKind:
-    if value in _OPEN_ALERTS:
-        return VerdictKind(value)
-    if isinstance(value, str):
-        raise ValueError(one_of(value, _OPEN_ALERTS))
-    raise ValueError(f"found {describe(value)}; expected {any_of(_OPEN_ALERTS)}")
-
-
-_AlertKind = Annotated[
-    VerdictKind,
-    BeforeValidator(_alert_kind),
-    v.Words(", ".join(f"`{kind}`" for kind in _OPEN_ALERTS)),
-]
+_AlertKind = Literal["regressed", "failed", "unavailable", "missing", "training_changed"]
+"""Verdicts that open an alert."""
 
 
 class NightPolicy(v.StrictModel):

@@ -142,7 +142,7 @@ class ReasonCode(StrEnum):
         "no_common_interval",
         "the last trainer opened its window {observed} after the first trainer closed its own",
     )
-    NO_GOOD_REPEAT = "no_good_repeat", "no repeat passed its checks"
+    NO_GOOD_REPEAT = "no_good_repeat", "no good repeat"
     ENDED_AS = "ended_as", "the repeat ended with the status {observed}"
     CHECK_FAILED = "check_failed", "{subject}: {observed}, expected: {expected}"
     # Said of a node over the nights.
@@ -175,7 +175,7 @@ class Reason:
     code: ReasonCode
     node: str | None = None
     subject: str | None = None
-    """The process, check, device, address or case that it is about, where it is about one."""
+    """The process, check, device, address or case that it is about, if it is about one."""
     observed: str = ""
     """Value that was found, with its unit: `42% of the cores`, `code 1`."""
     expected: str = ""
@@ -195,7 +195,7 @@ class Reason:
 
 
 def reasons_from_json(documents: Iterable[Any] | None) -> tuple[Reason, ...]:
-    """The reasons of a document; empty where it has none."""
+    """The reasons of a document; empty if it has none."""
     return tuple(Reason.from_json(document) for document in documents or ())
 
 

@@ -19,9 +19,9 @@ class Movement:
     """How far the elements of a trainable tensor moved within the window."""
 
     largest: float
-    """The largest difference of one element; NaN where it is not finite."""
+    """The largest difference of one element; NaN if it is not finite."""
     limit: float | None
-    """The most that the optimiser's steps allow; None where it sets no bound."""
+    """The most that the optimizer's steps allow; None if it sets no bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Figures:
     peak_resident_bytes: int | None = None
     peak_allocator_bytes: int | None = None
     sent_bytes_per_step: int | None = None
-    """Gradients of a rank in a step, where the trainer itself exchanges them (compression)."""
+    """Gradients of a rank in a step, if the trainer itself exchanges them (compression)."""
     data_wait_s: float | None = None
     """Seconds that a step waits for its batch, mean over the window; None for synthetic data."""
 
@@ -65,16 +65,16 @@ class RankResult(Figures):
     """Loss of the first step: of the untrained weights."""
     loss_window: tuple[float, ...] = ()
     loss_again: float | None = None
-    """Loss of the first step's batch after the window; None where no step was run on it again."""
+    """Loss of the first step's batch after the window; None if no step was run on it again."""
     weights_moved: Mapping[str, Movement] | None = None
-    """Trainable tensor -> its way through the window; None where the rank does not say."""
+    """Trainable tensor -> its way through the window; None if the rank does not say."""
     weights_digest: str | None = None
     gradients_arrive: bool | None = None
     """Whether what it sent, while no other trainer did, changed what it pulled; None: not asked."""
     parameters: int | None = None
     flops_per_step: float | None = None
     """FLOPs of matrix products and convolutions in a step of its own, as its framework counts them;
-    None where they are not counted."""
+    None if they are not counted."""
     skipped_updates: int | None = None
     """Steps of the window that left out their update, for an overflow; None without loss scale."""
     conditions: Mapping[str, str] | None = None
@@ -161,7 +161,7 @@ class RepeatRecord:
     status: str
     """ok, failed, aborted, or disturbed: measured, but not counted."""
     reasons: tuple[Reason, ...]
-    """Why it does not count; empty where it does."""
+    """Why it does not count; empty if it does."""
     ranks: tuple[RankResult, ...]
     clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class RepeatRecord:
     power_w: float | None = None
     """Mean power of all devices in the windows, W."""
     power_absent: str | None = None
-    """Why there is no power; None where there is one."""
+    """Why there is no power; None if there is one."""
     error: str | None = None
     """End of the traceback (or of the output) of the process that failed first, with its name."""
 
@@ -182,7 +182,7 @@ class RepeatSummary(Figures):
 
     repeat: int
     throughput: float | None
-    """Units of work per second over all ranks; None where the repeat is no measurement."""
+    """Units of work per second over all ranks; None if the repeat is no measurement."""
     window_s: float | None
     """Length of the interval that was counted."""
     samples: float | None
@@ -195,7 +195,7 @@ class RepeatSummary(Figures):
     power_w: float | None = None
     """Mean power of all devices in the windows, W."""
     power_absent: str | None = None
-    """Why there is no power; None where there is one."""
+    """Why there is no power; None if there is one."""
     loss_first: float | None = None
     loss_median: float | None = None
     losses: Mapping[str, float] | None = None
@@ -265,21 +265,21 @@ class Measurement(Figures):
     joules_per_unit: float | None = None
     """Energy of the devices for a unit of work: median of power / throughput of the repeats."""
     energy_absent: str | None = None
-    """Why there is no energy; None where there is one, and where there is no median."""
+    """Why there is no energy; None if there is one, and if there is no median."""
     found_batch_size: int | None = None
-    """Samples in a step of one trainer, as found where the case says `max`."""
+    """Samples in a step of one trainer, as found if the case says `max`."""
     tokens_per_s: float | None = None
     """Value of all devices; None for what is no language model."""
     model_flops_per_s: float | None = None
-    """Value of all devices; None where the workload states no FLOPs."""
+    """Value of all devices; None if the workload states no FLOPs."""
     device: str | None = None
-    """Model of the devices; None where unknown, or where nodes differ."""
+    """Model of the devices; None if unknown, or if nodes differ."""
     peak_flops: float | None = None
-    """Dense peak of all devices together at the case's precision, FLOP/s; None where unknown."""
+    """Dense peak of all devices together at the case's precision, FLOP/s; None if unknown."""
     mfu: float | None = None
     """model_flops_per_s / peak_flops."""
     mfu_absent: str | None = None
-    """Why there is no mfu; None where there is one, and where there is no median."""
+    """Why there is no mfu; None if there is one, and if there is no median."""
     reported: Mapping[str, float] | None = None
     """Values that a training script printed itself, such as its own MFU: name -> median of the
     repeats, as printed. Never judged, nor mixed with the values above."""
@@ -289,23 +289,23 @@ class Measurement(Figures):
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK
     reasons: tuple[Reason, ...] = ()
-    """Why it failed or was not measured; empty where it is ok."""
+    """Why it failed or was not measured; empty if it is ok."""
     checks: tuple[CheckResult, ...] = ()
 
     @property
     def batch_size_per_device(self) -> int | None:
-        """Samples in a step of one trainer; None where the case says `max` and none was found."""
+        """Samples in a step of one trainer; None if the case says `max` and none was found."""
         given = self.case.batch_size_per_device
         return self.found_batch_size if given == MAX_BATCH else given
 
     @property
     def quarantine_reasons(self) -> tuple[Reason, ...]:
-        """The `fail` checks of the measurement that failed; empty where it counts."""
+        """The `fail` checks of the measurement that failed; empty if it counts."""
         return tuple(c.reason for c in self.checks if c.subject == "measurement" and c.quarantines)
 
     @property
     def quarantined(self) -> bool:
-        """True where a `fail` check of the measurement failed."""
+        """True if a `fail` check of the measurement failed."""
         return bool(self.quarantine_reasons)
 
 
@@ -355,22 +355,22 @@ class Verdict:
     first_bad_run_id: str | None = None
     """The run of that night."""
     last_good_run_id: str | None = None
-    """The last run before it; of a failed or missing case the last one with a value."""
+    """The last run before it; of a failed or missing case the last run with a value."""
     metric: AlertMetric = "throughput"
     """Metric that was judged: `value` and `baseline` refer to it."""
     training: TrainingKind | None = None
-    """Whether the case trained as before; None where nothing was trained, or the suite is off."""
+    """Whether the case trained as before; None if nothing was trained, or the suite is off."""
     training_sentence: str | None = None
     """The evidence for `training`."""
 
     @property
     def gain(self) -> float | None:
-        """`change`, negative where it is for the worse; None without one."""
+        """`change`, negative if it is for the worse; None without one."""
         return gain_of(self.change, self.metric)
 
     @property
     def lowest_gain(self) -> float | None:
-        """The worse end of the interval of the change, negative where it is for the worse."""
+        """The worse end of the interval of the change, negative if it is for the worse."""
         return gain_of(self.high if info_of(self.metric).lower_is_better else self.low, self.metric)
 
 

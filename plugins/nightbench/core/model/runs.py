@@ -66,7 +66,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1)."""
+    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1).
+
+    `ClusterFile` describes what the cluster says.
+    """
 
     run_id: str
     case: Case
@@ -88,9 +91,7 @@ class JobSpec:
     environments: EnvironmentPolicy
     neighbours: NeighbourPolicy = field(default_factory=lambda: NeighbourPolicy(action="record"))
     lock: str = "node"
-    """Resources that the agents lock: `node` or `devices`."""
     binding: str = "numa"
-    """Processes run on cores of the NUMA node of their GPU; on all of them when `none`."""
     deadline: datetime | None = None
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
@@ -98,9 +99,7 @@ class JobSpec:
     data_path: str | None = None
     """Folder of the case's data on the nodes; None if they are synthetic, or the sample."""
     link_command: tuple[str, ...] = ()
-    """Program that limits the link of a node on that node; empty: nothing."""
     transport: str | None = None
-    """Network that the frameworks' own traffic is expected to use; not compared when None."""
 
     @property
     def job_id(self) -> str:
@@ -121,22 +120,13 @@ class JobSpec:
     def units_per_trainer_step(self) -> int | None:
         """Units of work in one step of a measured process, which may stand for several devices.
 
-        None where the run has to find its batch.
+        None if the run has to find its batch.
         """
         batch_size = self.case.batch_size_per_device
         if batch_size == MAX_BATCH:
             return None
         units: int = self.workload_params.get("units_per_example", 1)
         return units * batch_size * self.case.trainers // self.measured
-
-    @property
-    def lead(self) -> Node:
-        """The node that claims repeats."""
-        return self.nodes[0]
-
-    def ports(self) -> tuple[tuple[str, str], ...]:
-        """Names of the ports to reserve, each with its node: one master, one for each process."""
-        return (("master", self.lead.name), *((p.name, p.node) for p in self.processes))
 
     def to_json(self) -> dict[str, Any]:
         """The job.json document (schema `benchmarks/contract/job.schema.json`)."""
@@ -163,7 +153,10 @@ class JobSpec:
                 }
                 for node in document["nodes"]
             ],
-            "ports": [{"name": name, "node": node} for name, node in self.ports()],
+            "ports": [
+                {"name": "master", "node": self.nodes[0].name},
+                *({"name": each.name, "node": each.node} for each in self.processes),
+            ],
             "lock_dir": self.environments.lock_dir,
             "neighbours": {name: document["neighbours"][name] for name in _OF_NEIGHBOURS},
             **{name: document[name] for name in _OF_JOB},
@@ -189,16 +182,16 @@ class PlannedCase:
     unit: str | None = None
     """Unit of work counted; kept here too, so that a missing case still has one."""
     left_out: Reason | None = None
-    """Why the night had no room for it; None where it is to be measured."""
+    """Why the night had no room for it; None if it is to be measured."""
     private_build: bool = False
     """The build was named for this run alone: it belongs to no history but its own."""
     untried: str | None = None
     """Why this configuration of the line was untried on such devices; None if it was tried."""
     flops_per_unit: float | None = None
-    """Model FLOPs of one unit of work, forward and backward; None where the workload states none.
+    """Model FLOPs of one unit of work, forward and backward; None if the workload states none.
     """
     tokens_per_unit: float | None = None
-    """Tokens of one unit of work; None where it is none of a language model."""
+    """Tokens of one unit of work; None if it is none of a language model."""
 
     @property
     def case_id(self) -> str:
@@ -208,7 +201,7 @@ class PlannedCase:
 
 @dataclass(frozen=True)
 class RepeatToLoad:
-    """One launch of the gang and its numbers; None where it could not be summarised."""
+    """One launch of the gang and its numbers; None if it could not be summarised."""
 
     record: RepeatRecord
     summary: RepeatSummary | None = None
@@ -224,7 +217,7 @@ class CaseToLoad:
     reasons: tuple[Reason, ...] = ()
     repeats: tuple[RepeatToLoad, ...] = ()
     measurement: Measurement | None = None
-    """None where the case ended before anything could be summarised."""
+    """None if the case ended before anything could be summarised."""
     checks: tuple[CheckResult, ...] = ()
     """On repeats and on the measurement; those of `measurement.checks` may be repeated here."""
     elapsed_s: float | None = None
@@ -259,7 +252,7 @@ class MeasuredCase:
     reasons: tuple[Reason, ...]
     """Why it did not end well."""
     quarantine_reasons: tuple[Reason, ...]
-    """The checks that it failed; empty where it counts."""
+    """The checks that it failed; empty if it counts."""
     point: HistoryPoint | None
     """The judged value, if it counts: status ok and not quarantined."""
     not_judged: str | None = None

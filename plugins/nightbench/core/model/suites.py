@@ -63,7 +63,7 @@ class SuiteTable(v.StrictModel):
 
 @dataclass(frozen=True)
 class Suite:
-    """A matrix of cases with its protocol, schedule, cluster, policy and channels."""
+    """A matrix of cases with all that its file says; `SuiteFile` describes its fields."""
 
     name: str
     owner: str
@@ -73,11 +73,9 @@ class Suite:
     description: str = ""
     schedule: str | None = None
     builds: Mapping[str, Build] = field(default_factory=dict)
-    """Framework line -> build; the line's lock where absent."""
+    """Framework line -> build; the line's lock if absent."""
     reference: Mapping[str, Build] = field(default_factory=dict)
-    """Framework line -> reference build that nights measure in addition; none if absent."""
     untried: bool = False
-    """Measure also what no one has run on such devices yet."""
     private_builds: frozenset[str] = frozenset()
     """Lines whose build was named for one run, and is not the one that the file says."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +87,6 @@ class Suite:
     source: str = ""
     """Path of the YAML file."""
     scale: str = "full"
-    """Size of the workloads."""
     commands: Mapping[str, WorkloadInfo] = field(default_factory=dict)
     """Scripts of other programs, as workloads of the lines that run commands."""
     tables: tuple[SuiteTable, ...] = ()
@@ -97,11 +94,9 @@ class Suite:
     """case_id of the cases that its file lets be skipped and that cannot run there -> why."""
     night: NightPolicy = field(default_factory=NightPolicy)
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """case_id -> 0 to 9, the higher first; 5 where absent."""
+    """case_id -> 0 to 9, the higher first; 5 if absent."""
     routes: tuple[Route, ...] = ()
-    """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
     publish: Publication | None = None
-    """Parts of it that a public site may show; None: nothing."""
 
 
 Accepted = Mapping[tuple[str, str], str | None]
@@ -141,5 +136,4 @@ class Catalog:
             found += [line.problem, *(variant.problem for variant in line.variants.values())]
         for workload in self.workloads.values():
             found += [workload.problem, *workload.broken_models.values()]
-        said = (words for text in found if text for words in text.splitlines())
-        return tuple(dict.fromkeys(said))
+        return tuple(dict.fromkeys("\n".join(filter(None, found)).splitlines()))

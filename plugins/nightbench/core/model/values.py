@@ -51,6 +51,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
 _BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
 _SERIES = re.compile(r"[1-9][0-9]?\.[0-9]{1,3}\Z")
+_PORTS = re.compile(r"(\d{1,5})-(\d{1,5})\Z")
+_URL = re.compile(r"[^:]+://.")
 _NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
 
 
@@ -74,7 +76,7 @@ DERIVED = BeforeValidator(_refuse_written)
 
 
 def known(kind: str) -> AfterValidator:
-    """A check that the context knows a name, where it has names of this kind."""
+    """A check that the context knows a name, if it has names of this kind."""
 
     def check(name: str, info: ValidationInfo) -> str:
         names = (info.context or {}).get(kind)
@@ -146,11 +148,6 @@ def link_speed(value: Any) -> int:
     return round(float(match[1]) * (1000 if match[2] == "Gbit" else 1))
 
 
-def bandwidth(value: Any) -> Any:
-    """A limit on a link as tc writes it, `100mbit`, or `full`."""
-    return _match(_BANDWIDTH, value, "10mbit, 1gbit, or full")[0]
-
-
 def hours(value: str) -> str:
     """Hours of the day with their time zone, as `nightbench.core.hours` writes them."""
     return str(Hours.parse(value))
@@ -175,16 +172,11 @@ def shape(value: Any) -> Any:
 
 def port_range(value: Any) -> tuple[int, int]:
     """First and last port from `20000-29999`."""
-    first, dash, last = value.partition("-") if isinstance(value, str) else ("", "", "")
-    if not (dash and first.isdecimal() and last.isdecimal()):
-        raise ValueError(f"found {describe(value)}; expected a range of ports such as 20000-29999")
-    low, high = int(first), int(last)
-    if low > high:
-        raise ValueError(
-            f"found {describe(value)}, which ends before it begins; expected {last}-{first}"
-        )
+    match = _match(_PORTS, value, "a range of ports such as 20000-29999")
+    low, high = int(match[1]), int(match[2])
     if not 1024 <= low <= high <= 65535:
-        raise ValueError(f"found {describe(value)}; expected ports between 1024 and 65535")
+        expected = "ports between 1024 and 65535, the lower one first"
+        raise ValueError(f"found {describe(value)}; expected {expected}")
     return low, high
 
 
@@ -285,14 +277,6 @@ def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def url(value: str) -> str:
-    """A channel of alerts, as Apprise writes it."""
-    scheme, separator, rest = value.partition("://")
-    if not (scheme and separator and rest):
-        raise ValueError(f'found "{value}"; expected an Apprise URL such as apprise://conn/team')
-    return value
-
-
 # Lists of files become tuples. Of their length pydantic would complain beside the items' errors.
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 Some = Annotated[tuple[T, ...], Field(strict=False), AfterValidator(some)]
@@ -321,7 +305,7 @@ Percentage = Annotated[float, written(percentage), Words("percentage")]
 PercentageOrAuto = Annotated[
     float | Literal["auto"], written(percentage_or_auto), Words("percentage or `auto`")
 ]
-Bandwidth = Annotated[str, BeforeValidator(bandwidth), Words("bandwidth")]
+Bandwidth = Annotated[str, fits(_BANDWIDTH, "10mbit, 1gbit, or full"), Words("bandwidth")]
 Size = Annotated[int, written(size), Words("size")]
 LinkSpeed = Annotated[int, written(link_speed), Words("speed of a link")]
 ClockText = Annotated[str, AfterValidator(clock), Words("time of day")]
@@ -364,4 +348,4 @@ Env = Annotated[dict[EnvName, EnvValue], Words("variables")]
 FrameworkName = Annotated[str, known("frameworks"), Words("framework line")]
 WorkloadName = Annotated[str, known("workloads"), Words("workload")]
 RoleName = Annotated[str, known("roles"), Words("role")]
-Url = Annotated[str, AfterValidator(url), Words("URL")]
+Url = Annotated[str, fits(_URL, "an Apprise URL such as apprise://conn/team"), Words("URL")]

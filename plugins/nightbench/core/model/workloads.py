@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from nightbench.core.model import values as v
 from nightbench.core.model.cases import Case, ReferenceLosses
 from nightbench.core.model.catalog import Role, StrategyName
-
-
-def _truly(value: Any) -> Any:
-    """A parameter of a scale: any JSON value."""
-    return value
 
 
 class Kept(v.StrictModel):
@@ -58,7 +53,7 @@ class Cost(v.StrictModel):
     """Formula of the number of tokens in one example of a language model."""
     kept: Kept | None = None
     """Memory that layers keep, to predict what fits into a device; `layers` and `sequence_length`
-    are parameters of each scale. Without it only weights, gradients and optimiser states are
+    are parameters of each scale. Without it only weights, gradients and optimizer states are
     counted."""
 
 
@@ -111,9 +106,7 @@ class WorkloadInfo(v.StrictModel):
     """Unit of work that is counted, in the plural: `images`, `tokens`."""
     strategies: v.Some[StrategyName]
     """Strategies for which the workload is implemented."""
-    scales: Annotated[
-        dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
-    ]
+    scales: Annotated[dict[v.Name, dict[str, Any]], Field(min_length=1)]
     """For each scale, its parameters for the implementation (shapes, classes, hyper-parameters).
     `converges` marks a scale at which tests prove that the loss decreases. `units_per_example` is
     the number of units in one example of a batch [default: 1]. `by_sequence_length` has the
@@ -140,7 +133,7 @@ class WorkloadInfo(v.StrictModel):
     broken_models: Annotated[dict[str, str], v.DERIVED] = Field({})
     """API -> what is wrong with the model file for it."""
     roles: Annotated[tuple[Role, ...], v.DERIVED] = ()
-    """Processes of a command; those of the line for the strategy where there are none."""
+    """Processes of a command; those of the line for the strategy if there are none."""
     parameters: v.Count | None = None
     """Number of trainable parameters, if the workload fixes it."""
     first_step_batch_size: v.Count | None = None
@@ -159,7 +152,7 @@ class WorkloadInfo(v.StrictModel):
     description: str = ""
     """Description and origin."""
     definition: dict[str, Any] = Field({})
-    """Other properties that define the work (optimiser, initialisation, layers). A change starts a
+    """Other properties that define the work (optimizer, initialisation, layers). A change starts a
     new segment of the history."""
 
     def params_of(self, case: Case) -> dict[str, Any]:

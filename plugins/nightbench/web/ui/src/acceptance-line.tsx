@@ -2,13 +2,13 @@
 import { Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
-import type { ClusterAcceptances } from "./api-types";
+import type { ClusterAcceptance, Items } from "./api-types";
 import { ago, count } from "./format";
 import { Answered, Link } from "./parts";
 import { routes } from "./routes";
 
 export function AcceptanceLine({ cluster }: { cluster: string }) {
-  const answer = useApi<ClusterAcceptances>("nodes/acceptance");
+  const answer = useApi<Items<ClusterAcceptance>>("nodes/acceptance");
   return (
     <Answered answer={answer}>
       {({ items }) => {

@@ -3,7 +3,7 @@ import { Box, Button, Heading, Text } from "@chakra-ui/react";
 import { useParams } from "react-router-dom";
 
 import { useApi } from "./api";
-import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
+import type { CaseDetail, FailedCheck, RepeatResult, RunDifference } from "./api-types";
 import { count, figure, judged, moment, percent, version, words } from "./format";
 import {
   Answered,
@@ -63,7 +63,7 @@ function Figures({ detail }: { detail: CaseDetail }) {
   );
 }
 
-const CHANGE_COLUMNS: Column<CaseChange>[] = [
+const CHANGE_COLUMNS: Column<RunDifference>[] = [
   { name: "Field", cell: (row) => row.field },
   { name: "Last good run", cell: (row) => <bdi>{row.before}</bdi> },
   { name: "This run", cell: (row) => <bdi>{row.since}</bdi> },
@@ -210,16 +210,16 @@ function Checks({ detail }: { detail: CaseDetail }) {
   );
 }
 
-function Fingerprint({ found }: { found: NodeFingerprint }) {
-  const rows = Object.entries(found.fields).sort(([one], [other]) => (one < other ? -1 : 1));
+function Fingerprint({ node, fields }: { node: string; fields: Record<string, string> }) {
+  const rows = Object.entries(fields).sort(([one], [other]) => (one < other ? -1 : 1));
   return (
     <Box as="details" mb={2}>
       <summary>
-        {found.node}: {count(rows.length, "field")}
+        {node}: {count(rows.length, "field")}
       </summary>
       <Box maxH="30em" overflowY="auto">
         <DataTable
-          label={`Fingerprint of ${found.node}`}
+          label={`Fingerprint of ${node}`}
           columns={[
             { name: "Field", cell: ([field]: [string, string]) => field },
             { name: "Value", cell: ([, value]: [string, string]) => <bdi>{value}</bdi> },
@@ -247,6 +247,7 @@ function Result({ detail }: { detail: CaseDetail }) {
 function Shown({ detail }: { detail: CaseDetail }) {
   const [query, choose] = useChoices({ replace: true, preventScrollReset: true });
   const { run, case: found, repeats } = detail;
+  const fingerprints = Object.entries(detail.fingerprints);
   const chosen = (name: string) => query.get(name) ?? "";
   // A launch that failed explains a case; otherwise the last launch is shown.
   const failed = repeats.findLast((each) => !["ok", "disturbed"].includes(each.status));
@@ -295,14 +296,14 @@ function Shown({ detail }: { detail: CaseDetail }) {
       )}
       <Checks detail={detail} />
       <Section title="Hardware and software of the nodes">
-        {detail.fingerprints.length ? (
-          detail.fingerprints.map((each) => <Fingerprint key={each.node} found={each} />)
+        {fingerprints.length ? (
+          fingerprints.map(([node, fields]) => <Fingerprint key={node} node={node} fields={fields} />)
         ) : (
           <Text color="fg.muted">This case has no node fingerprint.</Text>
         )}
       </Section>
       <Section title="Measure again">
-        {detail.commands.map(({ purpose, command }) => (
+        {Object.entries(detail.commands).map(([purpose, command]) => (
           <CommandLine key={purpose} purpose={purpose} command={command} />
         ))}
         {detail.may_trigger ? (

@@ -4,7 +4,7 @@ import type { FormEvent } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { ComparedPair, ComparedPairs, ComparedSides, ProposedSides, RatioMean } from "./api-types";
+import type { ComparedPair, ComparedPairs, Items, ProposedSides, RatioMean } from "./api-types";
 import { Chart } from "./chart";
 import { sortedRatios } from "./figure-cells";
 import { change, count, figure, interval, percent } from "./format";
@@ -241,7 +241,7 @@ export function Compare() {
   useTitle("Compare");
   const by = PROPERTIES.find((name) => name === query.get("by")) ?? "framework";
   const isPublished = by === PUBLISHED;
-  const sides = useApi<ComparedSides>(isPublished ? "" : "compare/sides", { by });
+  const sides = useApi<Items<string>>(isPublished ? "" : "compare/sides", { by });
   const set = (changed: Record<string, string>) =>
     setQuery(() => {
       const next = new URLSearchParams({ by, ...Object.fromEntries(query), ...changed });

@@ -3,7 +3,7 @@ import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
 import { useState } from "react";
 
 import { useApi } from "./api";
-import type { Curves as CurvesAnswer } from "./api-types";
+import type { CurvePoint, Items } from "./api-types";
 import { Chart } from "./chart";
 import { type CurvePanel, curvePanels } from "./curve-panels";
 import { figure, percent } from "./format";
@@ -73,7 +73,7 @@ function Panels({ panels }: { panels: CurvePanel[] }) {
 
 /** The curves of a workload; nothing without curves. */
 export function Curves({ workload }: { workload: string }) {
-  const answer = useApi<CurvesAnswer>("overview/curves", { workload });
+  const answer = useApi<Items<CurvePoint>>("overview/curves", { workload });
   return (
     <Answered answer={answer}>
       {({ items }) => (

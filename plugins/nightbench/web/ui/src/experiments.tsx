@@ -3,7 +3,7 @@ import { Badge, Box, Button, Flex, Heading, Input, Link as ChakraLink, Text } fr
 import { type FormEvent, useEffect, useState } from "react";
 
 import { apiAddress, request, useApi } from "./api";
-import type { ClusterBudget, ComparisonBudgets, ExperimentItem, Experiments } from "./api-types";
+import type { ClusterBudget, ExperimentItem, Items } from "./api-types";
 import { ago, count, moment } from "./format";
 import { AlertLink, Answered, Failure, Help, Link, Section, State, useTitle, Written } from "./parts";
 import { routes } from "./routes";
@@ -218,6 +218,7 @@ const endedColumns = (onDone: () => void): Column<ExperimentItem>[] => [
 // --- budgets ----------------------------------------------------------------------------------
 
 function Budget({ of }: { of: ClusterBudget }) {
+  const people = Object.entries(of.people);
   return (
     <Box as="li" listStyleType="none" minW="14em" flex="1 1 16em" maxW="26em">
       <Text fontWeight="semibold">{of.cluster}</Text>
@@ -225,7 +226,7 @@ function Budget({ of }: { of: ClusterBudget }) {
         {lasts(Math.max(0, of.day_s - of.spent_s))} of {lasts(of.day_s)} remain for all users together
       </Text>
       <Bar share={of.spent_s / of.day_s} ink={of.spent_s < of.day_s ? "blue.solid" : "orange.solid"} />
-      {of.people.map(({ person, spent_s }) => (
+      {people.map(([person, spent_s]) => (
         <Box key={person}>
           <Text fontSize="sm">
             <bdi>{person}</bdi>: {lasts(Math.max(0, of.person_s - spent_s))} of {lasts(of.person_s)} left
@@ -233,7 +234,7 @@ function Budget({ of }: { of: ClusterBudget }) {
           <Bar share={spent_s / of.person_s} ink={spent_s < of.person_s ? "blue.solid" : "orange.solid"} />
         </Box>
       ))}
-      {!of.people.length && (
+      {!people.length && (
         <Text color="fg.muted" fontSize="sm">
           {lasts(of.person_s)} for each person; no person has measured yet.
         </Text>
@@ -253,8 +254,8 @@ export function ExperimentsPage() {
     const timer = setInterval(() => document.hidden || read(), REFRESH_MS);
     return () => clearInterval(timer);
   }, []);
-  const answer = useApi<Experiments>("experiments", { size: 200, ...(kind && { kind }) }, reload);
-  const budgets = useApi<ComparisonBudgets>("comparisons/budgets", {}, reload);
+  const answer = useApi<Items<ExperimentItem>>("experiments", { size: 200, ...(kind && { kind }) }, reload);
+  const budgets = useApi<Items<ClusterBudget>>("comparisons/budgets", {}, reload);
   return (
     <>
       <Heading as="h1" size="lg">

@@ -3,7 +3,7 @@ import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
 import { useMemo } from "react";
 
 import { apiAddress, useApi } from "./api";
-import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
+import type { AxisValue, Items, SeriesPage, SeriesRow } from "./api-types";
 import { ago, count, moment, words } from "./format";
 import {
   Answered,
@@ -87,7 +87,7 @@ function Filters({
   query,
   choose,
 }: {
-  axes: AxisValues;
+  axes: Items<AxisValue>;
   query: URLSearchParams;
   choose: (name: string, value: string) => void;
 }) {
@@ -153,7 +153,7 @@ function Filters({
 export function Explore() {
   const [query, choose] = useChoices();
   useTitle("Series");
-  const axes = useApi<AxisValues>("axes");
+  const axes = useApi<Items<AxisValue>>("axes");
   const { shown, ...asked } = Object.fromEntries(query);
   const arePlots = shown === "plots";
   const workload = query.get("workload");

@@ -3,7 +3,7 @@ import { Box, Heading, List, Text } from "@chakra-ui/react";
 
 import { AcceptanceLine } from "./acceptance-line";
 import { useApi } from "./api";
-import type { ControlMedian, NodeActivities, NodeActivity, NodeHealth, Nodes, Trust } from "./api-types";
+import type { ControlMedian, Items, NodeActivity, NodeHealth, Nodes, Trust } from "./api-types";
 import { DetectorQuality } from "./detector-quality";
 import { ago, change, count, figure, moment } from "./format";
 import { Calendar, NightLoad } from "./node-use";
@@ -125,7 +125,7 @@ function Activity({ cluster, items }: { cluster: string; items: NodeActivity[] }
 
 export function NodesPage() {
   const answer = useApi<Nodes>("nodes");
-  const activity = useApi<NodeActivities>("nodes/activity");
+  const activity = useApi<Items<NodeActivity>>("nodes/activity");
   const trust = useApi<Trust>("trust");
   useTitle("Nodes");
   return (

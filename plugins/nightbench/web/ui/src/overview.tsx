@@ -3,7 +3,7 @@ import { Fragment, type ReactNode } from "react";
 import { Box, Table, Text } from "@chakra-ui/react";
 
 import { apiAddress, useApi } from "./api";
-import type { Overview as OverviewAnswer, OverviewCell } from "./api-types";
+import type { Items, OverviewCell } from "./api-types";
 import { change, count, percent } from "./format";
 import { Answered, Download, Help, Link, Section } from "./parts";
 import { routes } from "./routes";
@@ -108,7 +108,7 @@ function breakable(name: string): ReactNode {
 
 /** The measured workloads by framework lines. */
 export function Overview() {
-  const answer = useApi<OverviewAnswer>("overview");
+  const answer = useApi<Items<OverviewCell>>("overview");
   return (
     <Answered answer={answer}>
       {({ items }) => {
@@ -126,7 +126,7 @@ export function Overview() {
             <Heat items={measured} label="Workloads by framework lines" />
             <Help page="pages.md">
               <Text>
-                Percent: the newest medians of a line, divided by those of the best line with equal work. The value is a geometric mean over the line's series. “Measured” means that no other line has equal work.
+                Percent: the newest medians of a line, divided by the newest medians of the best line with equal work. The value is a geometric mean over the line's series. “Measured” means that no other line has equal work.
               </Text>
               <Text>In 30 days: the newest medians compared with the medians of the 30 days before.</Text>
               <Text>Untried: series whose configuration has never run on this kind of device before.</Text>

@@ -2,7 +2,7 @@
 import { Box, List, Text } from "@chakra-ui/react";
 
 import { apiAddress, useApi } from "./api";
-import type { PublishedCell, PublishedCells, PublishedTables } from "./api-types";
+import type { Items, PublishedCell, PublishedTable } from "./api-types";
 import { count, figure, words } from "./format";
 import { Answered, Download, Link, Note, Section } from "./parts";
 import { PublishedFigure } from "./published-figure";
@@ -69,7 +69,7 @@ const COLUMNS: Column<PublishedCell>[] = [
 
 function Table({ source, name }: { source: string; name: string }) {
   const asked = { source_document: source, figure: name };
-  const answer = useApi<PublishedCells>("published/cells", asked);
+  const answer = useApi<Items<PublishedCell>>("published/cells", asked);
   return (
     <Section title={`${source} ${name}`}>
       <Text color="fg.muted" mb={2}>
@@ -99,7 +99,7 @@ function Table({ source, name }: { source: string; name: string }) {
 
 /** A table of a public benchmark, and the list of all tables. */
 export function Published({ source, name }: { source: string; name: string }) {
-  const answer = useApi<PublishedTables>("published");
+  const answer = useApi<Items<PublishedTable>>("published");
   return (
     <>
       {source && <Table source={source} name={name} />}

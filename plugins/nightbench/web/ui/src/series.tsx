@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { Roofline, SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
+import type { AlertRow, Roofline, SeriesHistory, SeriesPoint } from "./api-types";
 import { Chart, type Range, type Symbol } from "./chart";
 import { byDay, counts, describe, events, mustShow, pointState, references, robustRange, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
@@ -77,7 +77,7 @@ function boundBy(found: Roofline): string {
   return `${found.bound ?? `unknown: ${found.absent}`}${rests}`;
 }
 
-const ALERT_COLUMNS: Column<SeriesAlert>[] = [
+const ALERT_COLUMNS: Column<AlertRow>[] = [
   {
     name: "Alert",
     cell: (alert) => <AlertLink alertId={alert.alert_id} />,
@@ -202,7 +202,7 @@ export function Plot({ series }: { series: SeriesHistory }) {
         onOpen={(index) => void navigate(routes.case(points[index]!.run_id, series.case_id))}
       />
       <Help page="pages.md#read-the-values">
-        <Text>Triangle down: regressed. Triangle up: improved. Cross: no valid result. Ring: a build that replaced the suite's build.</Text>
+        <Text>Triangle down: regressed. Triangle up: improved. Cross: the result failed its checks, or the case has no result. Ring: a build that replaced the suite's build.</Text>
         <Text>Triangle at an edge of the plot: a result outside of the plotted range.</Text>
         <Text>Grey band: baseline ± minimum detectable slowdown. Times are in UTC.</Text>
         {published.map((each) => (
