@@ -6,6 +6,7 @@ If a rank dies, its connection closes, and the others fail instead of waiting.
 """
 
 import json
+import operator
 import socket
 import time
 
@@ -27,27 +28,21 @@ class Rendezvous:
         self._streams = [peer.makefile("rw") for peer in peers]
         self._sockets = peers
 
-    def agree(self, value):
-        """Return rank 0's number on every rank, after all ranks have called it."""
+    def agree(self, value, choose=operator.itemgetter(0)):
+        """Return rank 0's number on every rank, or another choice from all ranks' numbers."""
         if self._rank:
             _send(self._streams[0], value)
             return _receive(self._streams[0])
-        for stream in self._streams:
-            _receive(stream)
+        value = choose([value] + [_receive(stream) for stream in self._streams])
         for stream in self._streams:
             _send(stream, value)
         return value
 
     def least(self, value):
         """Return the smallest of all ranks' numbers; the connections must then be closed."""
-        if self._rank:
-            _send(self._streams[0], value)
-            return _receive(self._streams[0])
-        value = min([value] + [_receive(stream) for stream in self._streams])
-        for stream in self._streams:
-            _send(stream, value)
-        for stream in self._streams:
-            # The side that closes first keeps its port in TIME_WAIT: let the clients close first.
+        value = self.agree(value, min)
+        # The side that closes first keeps its port in TIME_WAIT: let the clients close first.
+        for stream in () if self._rank else self._streams:
             stream.readline()
         return value
 

@@ -47,6 +47,10 @@ def preflight(
             import of a framework); nothing if None, or if the node is locked.
         prefixes: framework line -> prefix that the site prepared, for control measurements of GPUs.
     """
+    jobs = None
+    if job_root:
+        problem, disk = why_not_writable(job_root), system.disk(job_root)
+        jobs = {"path": job_root, "problem": problem, "disk": disk}
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
     problem = why_not_usable(root)
     holders = current_holders(lock_dir, os.environ)
@@ -73,7 +77,7 @@ def preflight(
         "problem": problem,
         "clock": system.clock(),
         "disk": system.disk(root),
-        "job_root": _job_root(job_root) if job_root else None,
+        "job_root": jobs,
         "shm_free_bytes": system.shared_memory_free(),
         "cpu": dict(system.cpu_state(), **{name: processor[name] for name in ("model", "machine")}),
         "memory": system.memory_state(),
@@ -91,11 +95,6 @@ def preflight(
         "controls": measured,
         "control_problem": control_problem,
     }
-
-
-def _job_root(folder: str) -> dict[str, Any]:
-    """Return path, problem and disk of the folder in which jobs store their state."""
-    return {"path": folder, "problem": why_not_writable(folder), "disk": system.disk(folder)}
 
 
 def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def sweep(
     document: dict[str, Any] = {"found": found, "killed": []}
     if not kill:
         return document
-    agents = [entry["pid"] for entry in found if _is_agent(entry["pid"])]
+    agents = [entry["pid"] for entry in found if AGENT_MARK in environ_of(entry["pid"])]
     for pid in agents:
         send(pid, signal.SIGTERM)
     deadline = time.monotonic() + patience_s
@@ -57,10 +57,6 @@ def sweep(
     if stuck:
         document["left"] = sorted(stuck)
     return document
-
-
-def _is_agent(pid: int) -> bool:
-    return AGENT_MARK in environ_of(pid)
 
 
 def _find(job: str | None) -> list[dict[str, Any]]:

@@ -116,8 +116,8 @@ HALF_A_BATCH: dict[str, Breakage] = {
 HALF_A_BATCH_WITH_SERVERS: dict[str, Breakage] = {
     **dict.fromkeys(("paddle1", "paddle2"), ("feed = next(self.batches)", f"feed = {_HALF}")),
     "tensorflow2": (
-        "self._loss(next(batches))",
-        "self._loss({name: x[: len(x) // 2] for name, x in next(batches).items()})",
+        "self.loss_of(next(batches))",
+        "self.loss_of({name: x[: len(x) // 2] for name, x in next(batches).items()})",
     ),
 }
 """The same in trainers of asynchronous servers."""

@@ -177,7 +177,7 @@ def test_pytorch_computes_in_the_modes_of_the_case(pytorch: str, tmp_path: Path)
         ('context.precision == "tf32"', "False"),
         ("layout = torch.channels_last\n", "pass\n"),
         ("memory_format=layouts[name], copy", "copy"),
-        ("tuning.attention(self.tuning)", 'tuning.attention("sdpa_math")'),
+        ("ATTENTION[self.tuning]", 'ATTENTION["sdpa_math"]'),
         (
             "make(self.model.parameters(), params, **updates)",
             "make(self.model.parameters(), params)",

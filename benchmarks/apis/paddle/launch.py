@@ -1,5 +1,7 @@
 """Variables of PaddlePaddle's launcher for a rank, from 2 on. Pure; standard library only."""
 
+from base_launch import device
+
 
 def collective(job, process, ports):
     """Return the environment of a rank that communicates over gloo, or on GPUs over NCCL.
@@ -27,13 +29,10 @@ def collective(job, process, ports):
         "PADDLE_RANK_IN_NODE": str(process["local_rank"]),
         "PADDLE_DISTRI_BACKEND": "gloo" if process["device"] is None else "nccl",
     }
-    interface = here["interface"]
-    if interface:
-        env["GLOO_SOCKET_IFNAME"] = interface
+    if here["interface"]:
+        env["GLOO_SOCKET_IFNAME"] = here["interface"]
     if process["device"] is not None:
-        env.update(gpu(process))
-        if interface:
-            env["NCCL_SOCKET_IFNAME"] = interface
+        env.update(gpu(process), **device(job, process, ports))
     return env
 
 

@@ -29,7 +29,10 @@ def network_of(path):
     module = importlib.util.module_from_spec(spec)
     torch = _torch()
     names = {"torch": torch, "torch.nn": torch.nn, "torch.nn.functional": torch.nn.functional}
-    names["attention"] = types.SimpleNamespace(by_heads=_by_heads)
+    # PaddlePaddle's attention takes (n, length, heads, size) like the networks.
+    names["attention"] = types.SimpleNamespace(
+        by_heads=lambda attend, *tensors, **named: attend(*tensors, **named)
+    )
     sys.modules.update(names)
     try:
         spec.loader.exec_module(module)
@@ -58,7 +61,7 @@ def _torch():
                     "cross_entropy": _cross_entropy,
                     "gelu": _gelu,
                     "linear": _linear,
-                    "one_hot": _one_hot,
+                    "one_hot": lambda chosen, count: functional.one_hot(chosen, count).astype(int),
                     "scaled_dot_product_attention": _attention,
                 }
             ),
@@ -103,11 +106,6 @@ def _parameter(values):
     return made
 
 
-def _by_heads(attend, *tensors, **named):
-    """Call PaddlePaddle's attention, which takes (n, length, heads, size) like the networks."""
-    return attend(*tensors, **named)
-
-
 def _attention(query, key, value, attn_mask=None, is_causal=False, **named):
     """Return attention of (n, length, heads, size).
 
@@ -143,10 +141,6 @@ def _linear(x, matrix, bias=None):
     """Return x @ matrix.T + bias: as in PyTorch, the matrix is (out, in)."""
     made = paddle.matmul(x, matrix, transpose_y=True)
     return made if bias is None else made + bias
-
-
-def _one_hot(chosen, count):
-    return functional.one_hot(chosen, count).astype("int64")
 
 
 def _with_bias(layer):

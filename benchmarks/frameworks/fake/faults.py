@@ -63,7 +63,8 @@ class Faults:
             _leave_daemon(bare=self.fault("daemon") == "bare")
         for _ in range(self.fault("busy_children", 0)):
             if os.fork() == 0:
-                _compute()
+                while True:
+                    sum(range(1000))
 
     def on_step(self, number):
         """Inject the faults of a step before it runs; 1 is the first of the warm-up."""
@@ -167,8 +168,3 @@ def _leave_daemon(bare):
                 os.execve("/bin/sleep", ["sleep", "3600"], {})
             time.sleep(3600)
         os._exit(0)
-
-
-def _compute():
-    while True:
-        sum(range(1000))

@@ -25,14 +25,11 @@ def _flops(equation):
         return 2 * made.size * given[1].size // features // math.prod(params["lhs_dilation"])
     if name.startswith("dot_product_attention_"):
         return _attention(*given[:3]) * (2 if "_bwd" in name else 1)
-    inner = [flops_of(each) for each in jax.tree.leaves(list(params.values())) if _is_jaxpr(each)]
+    leaves = jax.tree.leaves(list(params.values()))
+    inner = [flops_of(each) for each in leaves if hasattr(each, "eqns")]
     return (max if name == "cond" else sum)([0, *inner]) * params.get("length", 1)
 
 
 def _attention(query, key, value):
     """Return both products' FLOPs, masked or not, for (batch, length, heads, width)."""
     return 2 * query.size * key.shape[1] * 2
-
-
-def _is_jaxpr(value):
-    return hasattr(value, "eqns")

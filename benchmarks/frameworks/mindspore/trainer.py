@@ -48,7 +48,10 @@ class Trainer(Base):
         self._load()
         parameters = self.model.trainable_params()
         self.optimizer = optimizer_of(params, OPTIMIZERS)(parameters, params)
-        self.batches = self.feed(_as_input)
+        # Otherwise a graph would treat a batch as constants and be compiled for each batch.
+        self.batches = self.feed(
+            lambda batch: mindspore.mutable({n: mindspore.Tensor(x) for n, x in batch.items()})
+        )
         reduce = nn.Identity()
         if context.grouped:
             reduce = nn.DistributedGradReducer(
@@ -109,8 +112,3 @@ class Trainer(Base):
         product = ops.matmul(fine, ops.eye(256, 256, mindspore.float32))
         exact = bool((product == fine).all().asnumpy())
         return expect_precision(self.context.precision, "fp32" if exact else "bf16")
-
-
-def _as_input(batch):
-    # Otherwise a graph would treat a batch as constants and be compiled for each batch.
-    return mindspore.mutable({name: mindspore.Tensor(value) for name, value in batch.items()})

@@ -4,8 +4,7 @@ from base_launch import device, each_with
 
 
 def _environment(job, process, ports):
-    order = [node["name"] for node in job["nodes"]]
-    here = order.index(process["node"])
+    here = [node["name"] for node in job["nodes"]].index(process["node"])
     env = {
         "MASTER_ADDR": job["nodes"][0]["data_address"],
         "MASTER_PORT": str(ports["master"]),

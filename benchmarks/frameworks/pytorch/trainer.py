@@ -13,6 +13,7 @@ from frameworks.pytorch.dgc import SPARSITY, Dgc
 from frameworks.pytorch.flops import Flops
 from frameworks.pytorch.optimizers import OPTIMIZERS, keep_in_bf16, kept_in
 from torch import nn
+from torch.nn.attention import sdpa_kernel
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 aten = torch.ops.aten
@@ -284,7 +285,7 @@ class Trainer(Base):
             return mixed
         both = contextlib.ExitStack()
         both.enter_context(mixed)
-        both.enter_context(tuning.attention(self.tuning))
+        both.enter_context(sdpa_kernel(tuning.ATTENTION[self.tuning]))
         return both
 
     def modes_used(self):

@@ -6,7 +6,7 @@ Each is set where PyTorch's own programs set it. After the window, `used` finds 
 import collections
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -54,11 +54,6 @@ def replicated(model, name, warmup_steps):
         state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=max(2, warmup_steps))
         found.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     return found
-
-
-def attention(name):
-    """Return a context of attention by one kernel only; it fails if that is not available."""
-    return sdpa_kernel(ATTENTION[name])
 
 
 def decoder(name, device):

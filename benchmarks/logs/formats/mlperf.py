@@ -280,13 +280,10 @@ def _shares(found):
     shares = {}
     for block in found["block"]:
         epochs = [each for each in found["epoch"] if block[1] < each[1] and each[3] < block[3]]
-        lasted, own = _training_s(block, found["eval"]), _all_s(epochs, found["eval"])
+        lasted = _training_s(block, found["eval"])
+        own = sum(_training_s(epoch, found["eval"]) or 0 for epoch in epochs)
         shares.update({epoch[3]: lasted / own for epoch in epochs if lasted and own > 0})
     return shares
-
-
-def _all_s(spans, evaluations):
-    return sum(_training_s(span, evaluations) or 0 for span in spans)
 
 
 def _blocks(spans, evaluated, batch, per_epoch, tokens):

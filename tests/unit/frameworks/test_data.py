@@ -92,15 +92,6 @@ def test_a_network_that_does_not_fit_is_told_by_its_parameters() -> None:
     ]
 
 
-def test_masked_tokens_are_those_that_stood_there() -> None:
-    batch = trainer("bert_base").example()
-    positions = batch["masked_positions"]
-    assert all(len(set(row)) == 20 for row in positions)
-    assert (np.take_along_axis(batch["tokens"], positions, 1) == 103).all()
-    assert len(np.unique(batch["masked_tokens"])) > 20
-    assert batch["segments"][:, :64].max() == 0 < batch["segments"][:, 64:].min()
-
-
 def test_packed_sequences_count_every_token() -> None:
     each = trainer("llama")
     batch = each.example()
@@ -133,23 +124,3 @@ def test_every_batch_of_sentences_counts_equally_many_words(batch_size: int) -> 
         assert (batch["target"][:, 0] == 1).all()
         shifted = batch["target"][:, 1:]
         assert np.array_equal(shifted, np.where(shifted == 0, 0, batch["labels"][:, :-1]))
-
-
-def test_clicks_can_be_learnt() -> None:
-    """Ids lie in their slot's part of the table; a click is where most of them are odd."""
-    each = trainer("ctr_dnn", batch_size=500)
-    batch = each.example()
-    slots, span = 26, 10001 // 26
-    ids = np.stack([batch[f"slot{slot}"] - slot * span for slot in range(slots)])
-    assert ids.min() == 0
-    assert ids.max() < span
-    assert np.array_equal(batch["label"], (ids % 2).sum(axis=0) * 2 > slots)
-    assert 0.02 < batch["label"].mean() < 0.98
-
-
-def test_blocks_of_resnet_begin_as_identities() -> None:
-    made = trainer("resnet50_v1.5").initial_weights(shapes_of("resnet50_v1.5"))
-    last = [value for name, value in made.items() if name.endswith("conv3.1.weight")]
-    assert len(last) == 16
-    assert not any(value.any() for value in last)
-    assert made["blocks.0.conv2.0.weight"].std() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
