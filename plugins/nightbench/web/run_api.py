@@ -191,7 +191,6 @@ def _launch(
 
 
 def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
-    """Return why the step times of a repeat are not here, or not all of them."""
     if items:
         hidden = sum(not each.seconds for each in items)
         return f"Steps of the {hidden} fastest processes are not plotted." if hidden else None
@@ -214,7 +213,6 @@ def _why_unknown(good: Row | None, this: Row | None) -> str | None:
 
 
 def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> dict[str, str]:
-    """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
     beside = again.startswith("nightbench compare ")
