@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
@@ -33,7 +32,7 @@ ENDED = Reason(
     ReasonCode.WINDOW_ENDED,
     subject="2026-03-01 06:00 UTC",
     observed="1 good of 3 repeats",
-    expected="3 good ones",
+    expected="3 good repeats",
 )
 
 
@@ -153,7 +152,6 @@ def test_the_past_of_cases(
     given: Given,
     rows: Rows,
     warehouse: Database,
-    tmp_path: Path,
 ) -> None:
     good, bad, asked, half = (given.case(batch_size_per_device=b) for b in (1, 2, 4, 8))
     for night, seconds in enumerate((12.0, 24.0, 90.0)):

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from statistics import median
@@ -137,7 +137,12 @@ def find_shared(
         unchanged = _unchanged_by_release(row, others, alone)
         if unchanged:
             again[case_id], beside[case_id] = row.points, unchanged
-    left = dict(zip(again, _judge_again(again, rows, policy), strict=True))
+    # Here a new version makes no change likelier.
+    nights = (
+        (ChangeDetector(with_smallest=False, by_releases=False), points[:-1], points[-1])
+        for points in again.values()
+    )
+    left = dict(zip(again, judge_nights(nights, len(again), policy), strict=True))
     own = set()
     found: list[Verdict] = []
     for verdict in verdicts:
@@ -180,19 +185,6 @@ def residual_parts(
         if len(parts) >= SMALLEST_GROUP:
             found[shared.alert_id] = median(parts)
     return found
-
-
-def _judge_again(
-    again: Mapping[str, Sequence[HistoryPoint]],
-    rows: Mapping[str, NightRow],
-    policy: RegressionPolicy,
-) -> Iterator[Judgement]:
-    """Judge nights by case_id, whose versions make no change likelier."""
-    nights = (
-        (ChangeDetector(with_smallest=False, by_releases=False), points[:-1], points[-1])
-        for points in again.values()
-    )
-    return judge_nights(nights, len(again), policy)
 
 
 def _line(row: NightRow) -> Factor:

@@ -138,10 +138,6 @@ class PlannedJob:
         nodes, environments = self.job.nodes, self.job.environments
         return dataclasses.replace(self.on, nodes=nodes, environments=environments)
 
-    def generation(self, number: int) -> PlannedJob:
-        """The same job as its n-th generation."""
-        return dataclasses.replace(self, job=dataclasses.replace(self.job, generation=number))
-
 
 def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = None) -> None:
     """Keep a job of a run.
@@ -163,7 +159,9 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
     """
     for path in (_path(run, case_id, generation), _path(run, case_id)):
         if (document := read_json(path)) is not None:
-            return _planned(PlannedJob, document, JOB_SCHEMA, path).generation(generation)
+            planned = _planned(PlannedJob, document, JOB_SCHEMA, path)
+            job = dataclasses.replace(planned.job, generation=generation)
+            return dataclasses.replace(planned, job=job)
     raise UserError(
         f"{path}: found no file; expected the job that the run's plan stored. Either worker "
         "and triggerer do not share the spool (NIGHTBENCH_SPOOL), or the run was removed: "

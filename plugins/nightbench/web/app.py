@@ -52,7 +52,7 @@ FORMER: Mapping[str, str] = {
     "experiments/ab/{name}": "experiments/{name}",
     "experiments/bisects/{name}": "experiments/{name}",
 }
-"""Former path of a route -> path now, which the answer to a former one names."""
+"""Former path of a route -> present path, which the answer to the former path names."""
 REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
 
 ALSO_CSV: Mapping[str, type[ApiModel]] = {

@@ -356,7 +356,7 @@ export function useTitle(title: string): void {
   }, [title]);
 }
 
-/** Shows an error of these pages in their place, so that Airflow's own page stays. */
+/** Shows an error instead of the Nightbench page in which it occurred, so that Airflow's own page remains. */
 export class Boundary extends Component<{ children: ReactNode }, { error?: Error }> {
   override state: { error?: Error } = {};
 
