@@ -139,8 +139,6 @@ def alerts_for(
 
 @dataclass
 class _Decider:
-    """Collects the changes verdict by verdict."""
-
     at: datetime
     min_change: float
     noisy: Collection[str]

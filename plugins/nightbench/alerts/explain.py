@@ -192,8 +192,6 @@ class CauseFactsReader:
 
 
 class _Changes:
-    """Reads the nights on both sides of each change."""
-
     def __init__(self, repository: CauseRepository, run: Run, alerts: Sequence[Row]) -> None:
         self._run = run
         case_ids = [alert["case_id"] for alert in alerts]

@@ -32,15 +32,10 @@ def quarantine(
     The limit is the plan's `policy.max_spread`; the histories are the good nights before this run,
     oldest first. A case without a value keeps its state.
     """
-    run, limit, judged = plan.run, plan.policy.max_spread, plan.policy.judged
+    run, limit = plan.run, plan.policy.max_spread
     before_night = {"cluster": run.cluster, "run_id": run.run_id, "at": run.started_at}
     noisy = {row["case_id"] for row in warehouse.series.read("noisy_before", **before_night)}
-    tonight = {
-        each.case_id: each.point
-        for each in warehouse.runs.measured(run.run_id, judged)
-        if each.point
-    }
-    for case_id, point in tonight.items():
+    for case_id, point in _points(warehouse, plan).items():
         # A run that is judged again must not be part of its own history.
         before = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
         turn = noise.noise_change(before, point, limit, case_id in noisy)
@@ -61,6 +56,11 @@ def quarantine(
     for event in warehouse.series.read("noise_events", run_id=run.run_id):
         (noisy.add if event["what"] == NOISY else noisy.discard)(event["case_id"])
     return frozenset(noisy)
+
+
+def _points(warehouse: Warehouse, plan: RunPlan) -> dict[str, HistoryPoint]:
+    found = warehouse.runs.measured(plan.run.run_id, plan.policy.judged)
+    return {each.case_id: each.point for each in found if each.point}
 
 
 def noise_notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -107,11 +107,7 @@ def follow_drifts(
     """
     run, limit, judged = plan.run, plan.policy.clear_change, plan.policy.judged
     known_drifts = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
-    tonight = {
-        each.case_id: each.point
-        for each in warehouse.runs.measured(run.run_id, judged)
-        if each.point
-    }
+    tonight = _points(warehouse, plan)
     for case_id, drift in drifts.items():
         known = known_drifts.get(case_id)
         # A night without a value is no evidence.

@@ -121,8 +121,6 @@ def night_of(at: datetime, zone_name: str) -> date:
 
 
 class _Notification:
-    """One attempt to send all unsent messages."""
-
     def __init__(self, warehouse: Warehouse, plan: RunPlan, notifier: Notifier) -> None:
         self.warehouse, self.plan, self.notifier = warehouse, plan, notifier
         self.outbox = Outbox(warehouse.messages, notifier.resolve)

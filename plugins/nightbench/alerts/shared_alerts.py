@@ -158,7 +158,6 @@ def _is_near(verdict: Verdict, since: date) -> bool:
 
 
 def _alerts_of_change(alert: LiveAlert | None, verdict: Verdict, shared: SharedChange) -> bool:
-    """Return whether an alert of a member is about this shared change."""
     is_same = alert is not None and is_same_event(alert, verdict)
     return is_same and verdict.kind is VerdictKind.REGRESSED and _is_near(verdict, shared.since)
 

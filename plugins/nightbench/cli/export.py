@@ -203,7 +203,7 @@ def _measured(warehouse: Warehouse, run: str, case: str | None) -> tuple[list[Ro
 
 
 def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
-    from nightbench.report.mlperf_log import counted, mlperf_lines
+    from nightbench.report.export_files import counted, mlperf_lines
 
     with common.reader() as warehouse:
         measurements, repeats = _measured(warehouse, run, case)

@@ -144,7 +144,6 @@ class SiteWriter:
         return found
 
     def _put(self, name: str, template: str, title: str, document: Any, **values: Any) -> None:
-        """Write a page with its JSON beside it."""
         root = "../" * name.count("/")
         page = _template(template).render(
             root=root, name=name, title=title, url=self._url, **values
@@ -338,7 +337,6 @@ class SiteWriter:
 
 
 def _names(series: Sequence[Row], references: Sequence[Row]) -> set[str]:
-    """Return the names of all files that the site will have."""
     pages = {f"s/{row['cluster']}/{row['case_id']}" for row in series}
     pages |= {f"w/{row['workload']}/{row['framework']}" for row in series}
     pages |= {f"published/{row['source_document']}" for row in references}

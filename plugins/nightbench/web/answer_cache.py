@@ -23,8 +23,6 @@ LIVES_S = 60.0
 
 @dataclass
 class _Slot(Generic[T]):
-    """An answer, with the stamp of its data."""
-
     lock: Lock = field(default_factory=Lock)
     begun_s: float = float("-inf")
     stamp: Hashable = None

@@ -118,18 +118,8 @@ def create_app(
     comparing: Comparing,
     base_url: str = "",
 ) -> FastAPI:
-    """Return the app.
-
-    Args:
-        repository: opens what a request reads from.
-        triage: opens, by a person's name, what a request changes alerts through.
-        access: authorisation of requests.
-        spool: opens the files of runs: logs, samples of nodes, and running work.
-        experiments: reads an experiment from the spool.
-        acceptances: says the state of the clusters' acceptance.
-        comparing: checks and stores requests of comparisons.
-        base_url: the address by which browsers see the site, if it is known.
-    """
+    """Return the app; `base_url` is the address by which browsers see the site, if it is known."""
+    base_url = base_url.rstrip("/")
 
     def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008 - how FastAPI injects
         request.state.nightbench_user = user

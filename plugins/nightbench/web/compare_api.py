@@ -1,5 +1,6 @@
 """The JSON API of the pages Compare and Published, and its answers."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
@@ -162,11 +163,11 @@ By = Literal["framework", "cluster", "version", "build", "run"]
 Format = Literal["json", "csv"]
 
 
+@dataclass(frozen=True)
 class CompareApi:
     """Handlers of the API that the pages Compare and Published read."""
 
-    def __init__(self, repository: OpenPages) -> None:
-        self._repository = repository
+    repository: OpenPages
 
     def pairs(
         self,
@@ -181,7 +182,7 @@ class CompareApi:
     ) -> Any:
         """Medians that did equal work but for one property: pairs, or those of one standing."""
         is_csv = format == "csv"
-        with self._repository() as repository:
+        with self.repository() as repository:
             found = repository.read(
                 "ui_compare",
                 by=by,
@@ -208,19 +209,19 @@ class CompareApi:
 
     def sides(self, by: By) -> Items[str]:
         """Return the values of a property that can be compared."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return Items(items=[row["side"] for row in repository.compare_sides(by)])
 
     def proposal(self) -> ProposedSides:
         """Return the two versions that are compared if the user has selected none."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return ProposedSides.of(
                 repository.first("ui_compare_proposal") or {"one": None, "other": None}
             )
 
     def overview(self, format: Format = "json") -> Any:
         """Workloads by framework lines: newest medians against the best, and what is published."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.read("ui_overview")
         if format == "csv":
             return csv_response(rows, OverviewCell)
@@ -231,17 +232,17 @@ class CompareApi:
 
         Each line has two points at least.
         """
-        with self._repository() as repository:
+        with self.repository() as repository:
             return Items[CurvePoint].of(items=repository.read("ui_curves", workload=workload))
 
     def tables(self) -> Items[PublishedTable]:
         """Return the diagrams and tables of the public benchmarks' documents."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return Items[PublishedTable].of(items=repository.read("ui_published_figures"))
 
     def cells(self, source_document: str, figure: str = "", format: Format = "json") -> Any:
         """Return the cells of one diagram or table, each with the medians that match it."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.read(
                 "ui_published", source_document=source_document, figure=figure or None
             )

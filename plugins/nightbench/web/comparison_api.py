@@ -31,7 +31,7 @@ class ComparisonApi(ExperimentApi):
         """Put a comparison into the queue."""
         row = self._checked(request)
         user: PageUser = request.state.nightbench_user
-        with self._comparing.desk(user.name) as desk:
+        with self.comparing.desk(user.name) as desk:
             request_id = desk.request(row)
         return self._answer(request, request_id)
 
@@ -47,7 +47,7 @@ class ComparisonApi(ExperimentApi):
             "queued_at": datetime.now(UTC),
             "spent_s": 0.0,
         }
-        with self._repository() as repository:
+        with self.repository() as repository:
             planned, starts_at = self._places(repository, [asked])[asked["experiment_id"]]
         return ComparisonEstimate.of(
             asked,
@@ -87,7 +87,7 @@ class ComparisonApi(ExperimentApi):
     def build_log(self, request_id: int, arm: Literal["a", "b"]) -> Response:
         """Return the build log of a commit; only the end of a long one."""
         row, _ = self._known(request_id)
-        uploads = self._spool().uploads
+        uploads = self.spool().uploads
         builds = uploads.note(row["name"]) or {}
         log = uploads.log(builds[arm]["build"]) if arm in builds else None
         if log is None:
@@ -98,15 +98,15 @@ class ComparisonApi(ExperimentApi):
         """Where the time of both builds goes: tables and flame graphs."""
         row, _ = self._known(request_id)
         profile = compare_answer.profile_of(row)
-        page = self._comparing.profile_page(profile["id"]) if profile else None
+        page = self.comparing.profile_page(profile["id"]) if profile else None
         if page is None:
             raise HTTPException(404, f"Comparison {request_id} has no profile.")
         return Response(page, media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
 
     def _checked(self, request: Request) -> Row:
-        refuse_unmeant(request.headers, self._base_url)
+        refuse_unmeant(request.headers, self.base_url)
         try:
-            return self._comparing.check(document_of(request))
+            return self.comparing.check(document_of(request))
         except (WarehouseUnavailable, WarehouseRefused):
             raise
         except UserError as error:

@@ -72,22 +72,15 @@ class Comparing:
     """A framework line; raises `UserError` if it cannot be profiled."""
 
 
+@dataclass(frozen=True)
 class ExperimentApi:
     """Handlers of the API for experiments of every kind."""
 
-    def __init__(
-        self,
-        repository: OpenPages,
-        files: ReadExperiment,
-        comparing: Comparing,
-        spool: OpenSpool,
-        base_url: str,
-    ) -> None:
-        self._repository = repository
-        self._files = files
-        self._spool = spool
-        self._comparing = comparing
-        self._base_url = base_url.rstrip("/")
+    repository: OpenPages
+    files: ReadExperiment
+    comparing: Comparing
+    spool: OpenSpool
+    base_url: str
 
     def index(
         self,
@@ -98,7 +91,7 @@ class ExperimentApi:
         size: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Items[ExperimentItem]:
         """Experiments, newest first; all unless kinds or states are named."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.experiments.find(
                 kinds=kind, states=state, requested_by=requested_by or None, limit=size
             )
@@ -108,8 +101,8 @@ class ExperimentApi:
 
     def experiment(self, request: Request, name: str) -> ExperimentDetail:
         """One experiment with its comparisons, round by round, and the tests of a bisect."""
-        files = self._files(name)
-        with self._repository() as repository:
+        files = self.files(name)
+        with self.repository() as repository:
             row = repository.experiments.get(name)
             places = self._places(repository, [row]) if row else {}
         if row is None and files is None:
@@ -134,13 +127,13 @@ class ExperimentApi:
 
     def budgets(self) -> Items[ClusterBudget]:
         """Return the measuring time of experiments in 24 hours, and the clusters' budgets."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             spent = repository.experiments.spent()
             live = repository.experiments.find(states=LIVE)
         items = []
         for name in sorted({row["cluster"] for row in live} | {cluster for cluster, _ in spent}):
             try:
-                policy = self._comparing.cluster(name).compare
+                policy = self.comparing.cluster(name).compare
             except UserError as error:
                 log.warning("%s", error)
                 continue
@@ -166,7 +159,7 @@ class ExperimentApi:
         return move
 
     def _move(self, request: Request, request_id: int, action: str) -> ExperimentItem:
-        refuse_unmeant(request.headers, self._base_url)
+        refuse_unmeant(request.headers, self.base_url)
         why = " ".join(sent(Explained, request).why.split())
         row, _ = self._known(request_id, None)
         user: PageUser = request.state.nightbench_user
@@ -178,10 +171,10 @@ class ExperimentApi:
             )
         if action == "profile":
             try:
-                self._comparing.check_profile(str(row.get("a", "")).partition("=")[0])
+                self.comparing.check_profile(str(row.get("a", "")).partition("=")[0])
             except UserError as error:
                 raise HTTPException(422, str(error)) from None
-        with self._comparing.desk(user.name) as desk:
+        with self.comparing.desk(user.name) as desk:
             desk.move(request_id, MOVES[action][0], why)
         return self._answer(request, request_id, kinds=None)
 
@@ -197,7 +190,7 @@ class ExperimentApi:
     def _known(
         self, request_id: int, kinds: Sequence[str] | None = COMPARE
     ) -> tuple[Row, "_Places"]:
-        with self._repository() as repository:
+        with self.repository() as repository:
             for row in repository.experiments.find(request_id, kinds=kinds):
                 return row, self._places(repository, [row])
         raise HTTPException(404, f"There is no comparison {request_id}.")
@@ -214,7 +207,7 @@ class ExperimentApi:
         for cluster in {row["cluster"] for row in wanted.values()}:
             mine = [row for row in known.values() if row["cluster"] == cluster]
             try:
-                where = self._comparing.cluster(cluster)
+                where = self.comparing.cluster(cluster)
             except UserError as error:
                 log.warning("%s", error)
                 why = f"the cluster {cluster} no longer exists, or its file has an error"
@@ -266,10 +259,10 @@ class ExperimentApi:
     def _links(self, row: Row) -> dict[str, str]:
         links = {}
         if row["started_at"]:
-            links["page"] = f"{self._base_url}/{PAGE}/{quote(row['name'])}"
+            links["page"] = f"{self.base_url}/{PAGE}/{quote(row['name'])}"
         if row["kind"] != ExperimentKind.COMPARE or not row["experiment_id"]:
             return links
-        own = f"{self._base_url}/{PATH}/{row['experiment_id']}"
+        own = f"{self.base_url}/{PATH}/{row['experiment_id']}"
         links |= {
             "self": own,
             "comment": f"{own}/comment.md",

@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from nightbench.detection.paired_training import PairedTraining
 from nightbench.warehouse.repository import Row
 from nightbench.web.api_model import ApiModel, or_else
@@ -187,33 +189,31 @@ class BisectSearch(ApiModel):
     """A search for the first bad version, with its tests."""
 
     name: str
-    line: str
+    line: str = ""
     good: str
     bad: str
     state: str
-    outcome: str | None
-    first_bad: str | None
+    outcome: str | None = None
+    first_bad: str | None = None
     spent_s: float
     budget_s: float
-    versions: list[str]
+    versions: list[str] = Field(default_factory=list)
     """Versions in ascending order; empty before the nodes were checked."""
-    last_good: str | None
-    sentence: str
-    notes: list[str]
+    last_good: str | None = None
+    sentence: str = ""
+    notes: list[str] = Field(default_factory=list)
     started_at: datetime | None
     ended_at: datetime | None
-    suspects: list[str]
+    suspects: list[str] = Field(default_factory=list)
     tests: list[BisectTest]
 
     @classmethod
     def of_row(cls, row: Row) -> "BisectSearch":
         """Make one from an experiment of the kind bisect, begun or not."""
         asked, found = row["request"], row["result"] or {}
-        nothing: Row = {"outcome": None, "first_bad": None, "last_good": None, "sentence": ""}
-        nothing |= {"line": "", "versions": [], "notes": [], "suspects": []}
         names = ("name", "state", "budget_s", "spent_s", "started_at", "ended_at")
         known = {name: row[name] for name in names} | {"tests": found.get("steps", [])}
-        return cls.of({**nothing, **asked, **found, **known})
+        return cls.of({**asked, **found, **known})
 
 
 class SearchedVersion(ApiModel):

@@ -64,7 +64,6 @@ def _has_bearer(headers: Mapping[str, str]) -> bool:
 
 
 def _refuse_foreign(headers: Mapping[str, str], base_url: str) -> None:
-    """Refuse a request that no page of this site sent."""
     # Browsers send this if the page came by HTTPS or from the same machine; no script can
     # change it, and no proxy on the way needs to be understood.
     site = headers.get("sec-fetch-site")

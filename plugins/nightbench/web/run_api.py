@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import HTTPException, Query, Request
@@ -32,11 +33,11 @@ OpenSpool = Callable[[], Spool]
 """Opens the spool, which may be in an object store."""
 
 
+@dataclass(frozen=True)
 class RunApi:
     """Handlers of the API that the pages of runs read."""
 
-    def __init__(self, repository: OpenPages) -> None:
-        self._repository = repository
+    repository: OpenPages
 
     def index(
         self,
@@ -47,7 +48,7 @@ class RunApi:
         size: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> RunPage:
         """Runs, newest first."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.runs.find(
                 suite or None, cluster or None, size + 1, imported, skipped=(page - 1) * size
             )
@@ -60,12 +61,12 @@ class RunApi:
 
     def of_dag_run(self, dag_id: str, dag_run_id: str) -> DagRunRun:
         """The run that a DAG run made."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return DagRunRun(run_id=repository.run_of(dag_id, dag_run_id))
 
     def show(self, run_id: str, format: Literal["json", "csv"] = "json") -> Any:
         """One run with what came of each planned case."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             run = repository.run(run_id)
             if run is None:
                 raise HTTPException(404, f"The warehouse has no run {run_id[:200]}.")
@@ -106,17 +107,17 @@ def _sentences(row: Row) -> list[str]:
     return [each for each in (said, "" if training in said else training, untried) if each]
 
 
+@dataclass(frozen=True)
 class CaseApi:
     """Handlers of the API that the page of a case reads."""
 
-    def __init__(self, repository: OpenPages, spool: OpenSpool) -> None:
-        self._repository = repository
-        self._spool = spool
+    repository: OpenPages
+    spool: OpenSpool
 
     def show(self, request: Request, run_id: str, case_id: str) -> CaseDetail:
         """One case of a run: result, repeats, checks, what changed since the last good run."""
         case = {"run_id": run_id, "case_id": case_id}
-        with self._repository() as repository:
+        with self.repository() as repository:
             run = repository.run(run_id)
             (row,) = repository.runs.results(run_id, case_id) or (None,)
             head = repository.first("case_head", **case)
@@ -149,7 +150,7 @@ class CaseApi:
 
     def steps(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatSteps:
         """Step times of the processes of a repeat, the slowest one first."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             ranks = repository.read(
                 "case_ranks", run_id=run_id, case_id=case_id, generation=generation, repeat=repeat
             )
@@ -159,7 +160,7 @@ class CaseApi:
 
     def telemetry(self, run_id: str, case_id: str, generation: int, repeat: int) -> RepeatTelemetry:
         """Return the samples of the nodes during a repeat."""
-        files = RepeatFiles(self._spool(), run_id, case_id, generation, repeat)
+        files = RepeatFiles(self.spool(), run_id, case_id, generation, repeat)
         samples = files.samples()
         items = telemetry(samples)
         if not items:
@@ -171,7 +172,7 @@ class CaseApi:
         self, run_id: str, case_id: str, generation: int, repeat: int, process: str = ""
     ) -> RepeatLog:
         """The end of the log of one process of a repeat, as it wrote it."""
-        return RepeatFiles(self._spool(), run_id, case_id, generation, repeat).log(process)
+        return RepeatFiles(self.spool(), run_id, case_id, generation, repeat).log(process)
 
 
 def _repeat(row: Row) -> RepeatResult:
@@ -190,7 +191,6 @@ def _launch(
 
 
 def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
-    """Return why the step times of a repeat are not here, or not all of them."""
     if items:
         hidden = sum(not each.seconds for each in items)
         return f"Steps of the {hidden} fastest processes are not plotted." if hidden else None
@@ -213,7 +213,6 @@ def _why_unknown(good: Row | None, this: Row | None) -> str | None:
 
 
 def _commands(run: Row, case_id: str, good: Row | None, this: Row | None) -> dict[str, str]:
-    """Return the commands that measure the case again, or show more of it."""
     run_id = run["run_id"]
     again = command_of(run["suite"], case_id, good, this)
     beside = again.startswith("nightbench compare ")

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -54,17 +55,17 @@ Moment = Annotated[
 ]
 
 
+@dataclass(frozen=True)
 class UiApi:
     """Handlers of the API that the pages read."""
 
-    def __init__(self, repository: OpenPages) -> None:
-        self._repository = repository
+    repository: OpenPages
 
     def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
         """Return the new alerts, the runs and the missing results of the last days."""
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
-        with self._repository() as repository:
+        with self.repository() as repository:
             marks = repository.read("page_alert_marks", states=LIVE, cluster=None, framework=None)
             new, older = _new_first(marks, since, now)
             shown = [*new, *older][:ALERTS]
@@ -116,7 +117,7 @@ class UiApi:
         given = request.query_params
         axes = {key: given[key] for key in given if key not in NOT_AXES and given[key]}
         is_csv = format == "csv"
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.find_series(
                 axes,
                 cluster=cluster or None,
@@ -140,7 +141,7 @@ class UiApi:
 
     def axis_values(self) -> Items[AxisValue]:
         """The axes that series have, with the values of each."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             return Items[AxisValue].of(items=repository.read("ui_choices"))
 
     def series(
@@ -153,7 +154,7 @@ class UiApi:
     ) -> Any:
         """One series with its history; a bound without a zone is UTC."""
         series = {"case_id": case_id, "cluster": cluster}
-        with self._repository() as repository:
+        with self.repository() as repository:
             points = repository.read("ui_series_points", **series, since=since, until=until)
             if not points and since is None and until is None:
                 raise HTTPException(404, f"There is no series {case_id[:200]} on {cluster[:80]}.")
@@ -183,7 +184,7 @@ class UiApi:
 
     def losses(self, case_id: str, cluster: str) -> SeriesLosses:
         """Losses of a series step by step: tonight's, the last good night's, and other lines'."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.read(
                 "ui_series_losses", case_id=case_id, cluster=cluster, max_steps=STEPS_SHOWN
             )
@@ -196,7 +197,7 @@ class UiApi:
 
     def metrics(self, suite: str | None = None, cluster: str | None = None) -> Response:
         """Newest median, verdict and live alert of each series, in Prometheus's text format."""
-        with self._repository() as repository:
+        with self.repository() as repository:
             rows = repository.read("export_metrics", suite=suite, cluster=cluster, case_id=None)
         text = "".join(prometheus_text(rows))
         return Response(text, media_type=CONTENT_TYPE)
