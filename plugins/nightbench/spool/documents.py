@@ -149,9 +149,10 @@ def _read(path: UPath, kind: type[Any]) -> Any:
 
 def read_or_none(path: UPath) -> Document | None:
     """A document for a view; None, and a line in the log, if it is damaged."""
+    document: Document | None = None
     with ItemErrors().of("passed over"):
-        return read_json(path)
-    return None
+        document = read_json(path)
+    return document
 
 
 def is_local(path: UPath) -> bool:
