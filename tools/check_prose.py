@@ -4,7 +4,8 @@
     python tools/check_prose.py FILE ...    print the findings of these files
 
 It reads the documentation and decisions, the golden file of messages, help texts, other texts of
-three words or more in the code, the texts of the pages, and public docstrings, also of
+three words or more in the code and in JSON files of lines, workloads and contract, the texts of
+the pages, and public docstrings, also of
 attributes. It also reads comments of YAML, SQL, Dockerfiles, shell scripts and the Makefile, and
 titles and descriptions of dashboards, charts, workflows and issue forms.
 """
@@ -25,7 +26,7 @@ from markdown_it import MarkdownIt
 REPO = Path(__file__).resolve().parent.parent
 FILES = re.compile(
     r"(README|CHANGELOG|CONTRIBUTING|SECURITY|docs/(adr/|reference/)?[^/]+|(benchmarks|tests|sql/\w+)/README)\.md"
-    r"|(plugins|benchmarks)/.+\.py|tests/unit/golden/messages\.txt"
+    r"|(plugins|benchmarks)/.+\.py|benchmarks/(contract|frameworks|workloads)/.+\.json|tests/unit/golden/messages\.txt"
     r"|plugins/nightbench/(cli/template/.+\.md|report/templates/.+\.(txt|html))"
     r"|plugins/nightbench/web/ui/src/.+\.tsx?|(dags|plugins/nightbench/cli/template)/.+\.yaml"
     r"|Makefile|\.ci/.+|(docker|\.github|\.gitlab|sql)/(?!.*\.(csv|md)$).+"
@@ -95,6 +96,9 @@ def prose(path: str, text: str) -> Iterator[tuple[int, str]]:
             yield from ((line, each) for each in parts)
     elif path.endswith(".py"):
         yield from _code(path, ast.parse(text))
+    elif path.endswith(".json") and path.startswith("benchmarks/"):
+        for found in re.finditer(r'(?<=: )"((?:[^"\\]|\\.)*)"', text):
+            yield from _at(text, found, found[1] if len(found[1].split()) > 2 else "")
     elif path.endswith(".sql"):
         for found in _SQL_TEXT.finditer(text):
             shown = found["comment"] or re.sub(r"^ *-- ?", "", found[0], flags=re.M)

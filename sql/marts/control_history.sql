@@ -44,7 +44,8 @@ select
 from looked_up;
 
 comment on view marts.control_history is
-'One row per control measurement, with the median of up to ten earlier control measurements on the same node';
+'One row per control measurement, with the median of up to ten earlier control measurements on '
+'the same node';
 comment on column marts.control_history.ratio is
 'median / median_before: a slow node is below 1 here, a slow framework is not';
 comment on column marts.control_history.n is

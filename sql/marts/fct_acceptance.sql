@@ -5,4 +5,5 @@ select *
 from staging.acceptance;
 
 comment on view marts.fct_acceptance is
-'One row per acceptance test of a cluster, configuration of a line, number of nodes, and number of devices of a node: whether the configuration works';
+'One row per acceptance test of a cluster, configuration of a line, number of nodes, and number '
+'of devices of a node: whether the configuration works';

@@ -174,7 +174,8 @@ comment on column raw.measurement.peak_allocator_bytes is
 'Largest device memory that the allocator of any rank had reserved, bytes; null if no allocator '
 'counts it';
 comment on column raw.measurement.losses is
-'Losses that show how the case trained, each with its lowest and highest value of the good repeats. '
+'Losses that show how the case trained, each with its lowest and highest value of the good '
+'repeats. '
 'Names: first; opening (first step of the window); mean (of its first mean_of steps); long (of its '
 'first 100); again (the first batch, after the window of so many steps). The value conditions is a '
 'checksum of CPUs, threads and variables. The value skipped counts updates without a step after an '

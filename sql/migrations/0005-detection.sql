@@ -109,7 +109,8 @@ comment on table raw.detector_grade is
 'Quality of the detector on a suite in the 90 days up to a night';
 comment on column raw.detector_grade.measure is 'Size class of injected slowdowns, or false alarms';
 comment on column raw.detector_grade.trials is
-'Number of injected slowdowns except spoiled slowdowns, or number of nights of copies without a change';
+'Number of injected slowdowns except spoiled slowdowns, or number of nights of copies without a '
+'change';
 comment on column raw.detector_grade.hits is 'Number of detected slowdowns, or of false alarms';
 comment on column raw.detector_grade.rate is
 'hits / trials; for false alarms, their number in 1,000 nights';

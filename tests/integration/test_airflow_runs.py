@@ -121,7 +121,7 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
 
     (row,) = live.judged(run.run_id)
     assert row["quarantined"], row
-    assert any("no repeat passed" in r["observed"] for r in row["quarantine_reasons"]), row
+    assert any("no good repeat" in r["observed"] for r in row["quarantine_reasons"]), row
     with (
         contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection,
         connection.cursor() as cursor,

@@ -114,9 +114,7 @@ def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
             cases=(
                 CasePlan(
                     planned,
-                    (Process("trainer-0", "trainer", 0, "n1", 0),),
-                    parameters=None,
-                    converges=False,
+                    processes=(Process("trainer-0", "trainer", 0, "n1", 0),),
                     units_per_trainer_step=CASE.batch_size_per_device,
                 ),
             ),

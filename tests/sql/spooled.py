@@ -67,9 +67,7 @@ def plan(
         cases=tuple(
             CasePlan(
                 PlannedCase(each, FAKE, DIGEST, "samples"),
-                (process,),
-                parameters=None,
-                converges=False,
+                processes=(process,),
                 units_per_trainer_step=int(each.batch_size_per_device),
             )
             for each in cases

@@ -77,7 +77,7 @@ def test_a_group_is_found_shown_and_moved_as_one(
             ),
         )
     found = app.get("/api/morning").json()["alerts"]
-    assert sorted(each["alerts_of_cause"] for each in found) == [1, 2]
+    assert sorted(each["alerts"] for each in found) == [1, 2]
     shown = app.get(f"/api/alerts/{ids[0]}").json()
     assert (shown["cause"], shown["cause_suspect"]) == ("node", "n1")
     assert shown["evidence_sentences"] == ["The controls of n1 moved."]

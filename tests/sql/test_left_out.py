@@ -32,7 +32,7 @@ ENDED = Reason(
     ReasonCode.WINDOW_ENDED,
     subject="2026-03-01 06:00 UTC",
     observed="1 good of 3 repeats",
-    expected="3 good ones",
+    expected="3 good repeats",
 )
 
 

@@ -101,7 +101,7 @@ def history(
     loader.series.store_verdicts([found])
     loader.alerts.open(found)
     alert_id = int(loader.alerts.find()[0]["alert_id"])
-    loader.alerts.route(alert_id, OWNER, last.run_id)
+    loader.alerts.change("route_alert", alert_id, OWNER, last.run_id)
     triage.move(alert_id, "acknowledged", NOTE)
     with connection, connection.cursor() as cursor:
         cursor.execute(

@@ -56,11 +56,12 @@ def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
     app: TestClient, nights: list[str]
 ) -> None:
     morning = app.get("/api/morning").json()
-    (alert,) = morning["alerts"]
-    assert (alert["case_id"], alert["is_new"], alert["change"]) == (CASE, True, -0.14)
+    (group,) = morning["alerts"]
+    assert group["medians"] == [100.0, 101.0, 90.0]
+    alert = group["head"]
+    assert (alert["case_id"], morning["new_alerts"], alert["change"]) == (CASE, 1, -0.14)
     level = alert["level_change"], alert["change_low"], alert["change_high"]
     assert level == (-0.1, -0.12, -0.08)
-    assert alert["medians"] == [100.0, 101.0, 90.0]
     (suite,) = morning["suites"]
     assert (suite["run_id"], suite["measured"], suite["regressed"]) == (nights[-1], 2, 1)
     assert morning["is_empty"] is False
@@ -313,7 +314,7 @@ def test_the_api_describes_itself(app: TestClient) -> None:
     described = app.get("/api/openapi.json").json()
     assert {"/api/morning", "/api/series", "/api/runs/{run_id}"} <= set(described["paths"])
     assert "/" not in described["paths"]
-    assert "MorningAlert" in described["components"]["schemas"]
+    assert "AlertGroupRow" in described["components"]["schemas"]
 
 
 def test_two_sides_of_equal_work_are_compared(

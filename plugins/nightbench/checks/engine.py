@@ -23,37 +23,21 @@ from nightbench.core.model import (
     Process,
     Protocol,
     RankResult,
-    ReferenceLosses,
     RepeatRecord,
     RepeatSummary,
     Severity,
 )
-from nightbench.core.run_plan import CasePlan
+from nightbench.core.run_plan import CaseExpectations, CasePlan
 from nightbench.core.summarize import asynchronous
 
 
 @dataclass(frozen=True)
-class CheckContext:
+class CheckContext(CaseExpectations):
     """The expectations of a result: the plan of its case."""
 
     case: Case
     protocol: Protocol
-    processes: tuple[Process, ...]
-    """All processes that were planned, parameter servers included."""
     unit: str
-    units_per_trainer_step: int | None
-    """None if the run finds its batch."""
-    parameters: int | None = None
-    """Trainable parameters of the workload at this scale, if it fixes them."""
-    losses: ReferenceLosses | None = None
-    """Losses of the first steps that the workload states for the case's scale and batch."""
-    has_dropout: bool = False
-    has_experts: bool = False
-    """Layers choose between experts for each token."""
-    step_flops_per_unit: float | None = None
-    """FLOPs of products in a trainer's step for one unit; None if its workload states none."""
-    converges: bool = False
-    """The workload's loss is proved to decrease within the protocol at this scale."""
     shared: bool = False
     """The cluster's nodes share hardware: spread and drift only warn."""
     requested_version: str | None = None
@@ -64,8 +48,6 @@ class CheckContext:
     """Most that the devices of all trainers may draw together, W; None if it is not known."""
     acceptance: bool = False
     """It tries a configuration."""
-    from_log: bool = False
-    """Its values are read from the log of a command, which proves less than a rank does."""
 
     @classmethod
     def of(

@@ -197,7 +197,10 @@ def _change(alert: int, name: str, json: bool, **given: str | bool) -> None:
 
 def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     row, events = warehouse.alerts.get(alert), warehouse.alerts.read("alert_events", alert_id=alert)
-    others, bisects = _others_of_cause(warehouse, alert), _bisects(warehouse, alert)
+    others = _others_of_cause(warehouse, alert)
+    found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
+    # Bisects that have started, as their command prints them.
+    bisects = [{**each["result"], "state": each["state"]} for each in found if each["result"]]
     if json:
         common.print_json(row | {"events": events, "same_cause": others, "bisects": bisects})
         return
@@ -214,7 +217,7 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         "",
         *_others_of(others),
     ]
-    lines += [line for found in bisects for line in (*lines_of(found), "")]
+    lines += [line for each in bisects for line in (*lines_of(each), "")]
     for event in events:
         step = event["what"]
         if step == "moved":
@@ -225,14 +228,9 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
 
 
 def _runs(row: Row) -> list[str]:
-    lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
-    if row["first_bad_run_id"]:
-        lines.insert(
-            0, f"last good run {row['last_good_run_id']}, first bad run {row['first_bad_run_id']}"
-        )
-    elif row["last_good_run_id"]:
-        lines.insert(0, f"last good run {row['last_good_run_id']}")
-    return lines
+    good, bad = row["last_good_run_id"], row["first_bad_run_id"]
+    lines = [f"last good run {good}" + (f", first bad run {bad}" if bad else "")] if good else []
+    return [*lines, f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
 
 
 def _confirmation(row: Row) -> list[str]:
@@ -243,11 +241,6 @@ def _confirmation(row: Row) -> list[str]:
         return ["the repeated measurement is still running"]
     outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
     return [f"{outcome}: {row['confirmation_sentence']}"]
-
-
-def _bisects(warehouse: Warehouse, alert: int) -> list[Row]:
-    found = warehouse.experiments.find(alert_ids=[alert], kinds=[ExperimentKind.BISECT])
-    return [{**row["result"], "state": row["state"]} for row in found if row["result"]]
 
 
 # --- alerts grouped by cause ---------------------------------------------------------------

@@ -33,6 +33,7 @@ def _help(field: str, more: str = "") -> str:
 
 
 @app.command()
+@experiment_common.errors_exit_with_2
 def bisect(
     alert: Annotated[int | None, typer.Argument(metavar="ALERT", help=_help("alert_id"))] = None,
     good: Annotated[str | None, typer.Option(metavar="VERSION", help=_help("good"))] = None,
@@ -56,7 +57,7 @@ def bisect(
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
-) -> None:
+) -> int:
     """Find the first version of a framework line that is slower on a case, or trains differently.
 
     Each version is compared with the good version in rounds of two launches, as `compare` does.
@@ -68,42 +69,38 @@ def bisect(
     - 3: not found: only a range of versions is known, the budget is used up, or the bad version is
       no worse than the good one.
     """
-
-    def work() -> int:
-        limits: dict[str, Any] = {
-            "budget_s": experiment_common.value_of(positive_duration, budget, "budget"),
-            "most_tests": tests,
-            "outside_hours": outside_hours,
+    limits: dict[str, Any] = {
+        "budget_s": experiment_common.value_of(positive_duration, budget, "budget"),
+        "most_tests": tests,
+        "outside_hours": outside_hours,
+    }
+    if resume is not None:
+        if alert is not None or good or bad or case:
+            raise UserError("--resume cannot be combined with an alert or versions")
+        document = _resume(resume, limits, json=json)
+    else:
+        fields = {
+            "case_id": case,
+            "suite": suite,
+            "cluster": cluster,
+            "good": good,
+            "bad": bad,
+            "versions": common.words(versions),
+            "rounds": rounds,
+            "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
+            "metric": metric,
+            "seed": seed,
+            "alert_id": alert,
+            **limits,
         }
-        if resume is not None:
-            if alert is not None or good or bad or case:
-                raise UserError("--resume cannot be combined with an alert or versions")
-            document = _resume(resume, limits, json=json)
-        else:
-            fields = {
-                "case_id": case,
-                "suite": suite,
-                "cluster": cluster,
-                "good": good,
-                "bad": bad,
-                "versions": common.words(versions),
-                "rounds": rounds,
-                "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
-                "metric": metric,
-                "seed": seed,
-                "alert_id": alert,
-                **limits,
-            }
-            request = checked(BisectRequest, fields)
-            name = new_run_id("bisect", datetime.now(UTC))
-            document = _measure(name, _complete(request), getpass.getuser(), json=json)
-        if json:
-            common.print_json(document)
-        else:
-            show(document)
-        return 0 if document["outcome"] == "found" else NOT_FOUND
-
-    raise typer.Exit(experiment_common.exit_code(work))
+        request = checked(BisectRequest, fields)
+        name = new_run_id("bisect", datetime.now(UTC))
+        document = _measure(name, _complete(request), getpass.getuser(), json=json)
+    if json:
+        common.print_json(document)
+    else:
+        show(document)
+    return 0 if document["outcome"] == "found" else NOT_FOUND
 
 
 def _resume(name: str, limits: Mapping[str, Any], *, json: bool) -> Mapping[str, Any]:

@@ -108,15 +108,12 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
     going, errors = [], ItemErrors()
     for each in spool.runs():
         with errors.of(f"run {each.run_id}"):
-            going += [each] if _is_unfinished(each) else []
+            open_cases = [x for x in each.planned() if each.outcome(x["case_id"]) is None]
+            going += [each] if open_cases and not each.has_ended else []
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"RUN: found none; expected the id of a run that has not ended: {names}")
     return going[0]
-
-
-def _is_unfinished(run: RunSpool) -> bool:
-    return not run.has_ended and any(run.outcome(x["case_id"]) is None for x in run.planned())
 
 
 # --- experiments -------------------------------------------------------------------------
@@ -139,17 +136,15 @@ def _cancel_experiment(name: str) -> bool:
             f"on the nodes, and `nightbench drill --resume {name}` continues"
         )
     row = _row_of(name)
-    if row is not None and row["state"] in LIVE:
+    was_live = row is not None and row["state"] in LIVE
+    if row is not None and was_live:
         _move(row["experiment_id"])
     if not found:
-        if row is None:
-            return False
-        ended = row["state"] not in LIVE
-        say(f"{name} had ended: nothing was changed" if ended else f"{name} is cancelled")
-        return True
+        if row is not None:
+            say(f"{name} is cancelled" if was_live else f"{name} had ended: nothing was changed")
+        return row is not None
     compared = [each for each in found if not (each.folder / "steps").exists()]
     results = [saved_result(each) for each in compared]
-    was_live = row is not None and row["state"] in LIVE
     if results and all(results) and not (was_live or any(each.is_controlled() for each in found)):
         at = max(str(result["ended_at"]) for result in results if result)
         say(f"{name} had ended at {at}: nothing was changed")

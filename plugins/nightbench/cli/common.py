@@ -6,10 +6,9 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -141,7 +140,7 @@ def table(
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a bar on a terminal, above which results are printed; none elsewhere."""
+    """Return a progress bar below the printed results; without a terminal, it is not shown."""
     # Rich 13 ends a bar that is not shown with an empty line.
     console = next((each for each in (out, err) if each.is_terminal), Console(quiet=True))
     return Progress(
@@ -337,18 +336,13 @@ def reader() -> Iterator[Warehouse]:
         yield Warehouse(connection)
 
 
-def check_page(path: Path | None) -> None:
-    """Refuse a page that cannot be written, before anything is measured.
-
-    Raises:
-        UserError: the page cannot be written.
-    """
-    if path is None:
-        return
-    if not path.parent.is_dir():
-        raise UserError(f"--html: found {path}; expected a file in an existing folder")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UserError(f"--html: found {path}, which cannot be written")
+def all_said(rows: Sequence[Any], none: str, *, json: bool) -> bool:
+    """Print rows as JSON, or a sentence if there are none; return whether nothing else remains."""
+    if json:
+        print_json(rows)
+    elif not rows:
+        say(none)
+    return json or not rows
 
 
 def print_json(document: Any) -> None:

@@ -59,6 +59,7 @@ for each in (bisect, profile, confirm):
 
 @app.command(BUILDS)
 @selecting("suite", "repeats", "builds", "untried", "stand_ins")
+@experiment_common.errors_exit_with_2
 def builds(
     selection: Selection,
     build_a: Annotated[
@@ -68,12 +69,7 @@ def builds(
         str | None, typer.Argument(metavar="BUILD_B", help=described(CompareRequest, "b"))
     ] = None,
     suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite",
-            "-s",
-            help=described(CompareRequest, "suite"),
-        ),
+        str | None, typer.Option("--suite", "-s", help=described(CompareRequest, "suite"))
     ] = None,
     rounds: Annotated[
         int,
@@ -87,7 +83,7 @@ def builds(
     resume: experiment_common.ResumeOption = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
-) -> None:
+) -> int:
     """Compare two builds on the same nodes; the word `builds` is optional.
 
     Each round has a new launch of each build, in alternating order (AB BA AB …). The result is the
@@ -100,32 +96,28 @@ def builds(
     - 2: wrong usage, or nothing could be measured.
     - 3: inconclusive.
     """
-
-    def work() -> int:
-        if resume is not None:
-            if build_a or selection.cases or suite:
-                raise UserError("--resume cannot be combined with builds or cases")
-            document = _resume(resume, json=json)
-        else:
-            if not (build_a and build_b):
-                raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
-            limits = {
-                "rounds": rounds,
-                "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
-                "seed": seed,
-                "outside_hours": outside_hours,
-            }
-            document = _begin(_request(build_a, build_b, suite, selection, limits), json=json)
-        if json:
-            common.print_json(document)
-        else:
-            show(document)
-        sys.stdout.flush()
-        if channel:
-            experiment_common.post(channel, *summary(document))
-        return 1 if trained_differently(document) else EXIT_CODES[document["verdict"]]
-
-    raise typer.Exit(experiment_common.exit_code(work))
+    if resume is not None:
+        if build_a or selection.cases or suite:
+            raise UserError("--resume cannot be combined with builds or cases")
+        document = _resume(resume, json=json)
+    else:
+        if not (build_a and build_b):
+            raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
+        limits = {
+            "rounds": rounds,
+            "min_effect": experiment_common.value_of(percentage, min_effect, "--min-effect"),
+            "seed": seed,
+            "outside_hours": outside_hours,
+        }
+        document = _begin(_request(build_a, build_b, suite, selection, limits), json=json)
+    if json:
+        common.print_json(document)
+    else:
+        show(document)
+    sys.stdout.flush()
+    if channel:
+        experiment_common.post(channel, *summary(document))
+    return 1 if trained_differently(document) else EXIT_CODES[document["verdict"]]
 
 
 def _request(

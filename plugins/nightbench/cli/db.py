@@ -122,11 +122,8 @@ def downgrade_plan(json: JsonOption = False) -> None:
     if where is None:
         raise UserError(common.no_warehouse())
     upgrades = upgrades_of(migrate.applied(where), common.home().backups)
-    if json:
-        common.print_json(upgrades)
-        return
-    if not upgrades:
-        say("this warehouse has had no upgrade: there is no earlier version to go back to")
+    none = "this warehouse has had no upgrade: there is no earlier version to go back to"
+    if common.all_said(upgrades, none, json=json):
         return
     rows = [
         (

@@ -133,7 +133,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     """Answer each line of `source` with the changes of its history.
 
     If a line continues the history of an earlier line with the same id, only the new nights are
-    judged; the answer is the same.
+    judged; the answer is the same as for the whole history.
 
     Raises:
         UserError: a line is malformed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from nightbench.cli import common
@@ -13,17 +13,16 @@ from nightbench.cli.results import is_good, show_run
 from nightbench.cli.selection import Chosen
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError, WarehouseUnavailable
-from nightbench.core.model import JobSpec, RunKind
+from nightbench.core.model import RunKind
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.core.sentences import sentences
 from nightbench.experiments.engine import experiment_context
 from nightbench.experiments.reference_measuring import measure_references
 from nightbench.experiments.reporting import ComparisonReporter
-from nightbench.gang import Shipment, Target, case_runner
+from nightbench.gang import Target, case_runner
 from nightbench.night import cluster_preflight, ingest, planning, run_preflight
-from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.code_snapshot import shipment_of_now
-from nightbench.spool import RunSpool, Spool, plans
+from nightbench.spool import Spool, plans
 
 
 def measure_directly(chosen: Chosen) -> int:
@@ -43,25 +42,32 @@ def measure_directly(chosen: Chosen) -> int:
 def _measure_plan(chosen: Chosen, plan: RunPlan) -> bool:
     """Measure a plan over SSH from this process; return whether the user interrupted it."""
     common.home().make()
-    targets = common.targets(chosen.cluster)
+    cluster, targets = chosen.cluster, common.targets(chosen.cluster)
     folder = plans.store_plan(plan, common.spool())
     run_id = plan.run.run_id
-    say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, without a scheduler")
+    say(f"run {run_id}: {len(plan.jobs)} cases on {cluster.name}, without a scheduler")
     interrupted = False
-    wheelhouse = chosen.cluster.environments.wheelhouse
-    shipment = shipment_of_now(plan.run.code_digest, wheelhouse)
+    shipment = shipment_of_now(plan.run.code_digest, cluster.environments.wheelhouse)
     try:
-        health = _examine_for(chosen, plan.jobs, targets, shipment)
-        jobs = _place_on_healthy(chosen, plan.jobs, folder, health)
+        wanted = {job.build.line for job in plan.jobs}
+        lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
+        # Orphans are ended first.
+        health = asyncio.run(
+            cluster_preflight.examine(cluster, targets, shipment, lines, sweep=True)
+        )
+        states = run_preflight.record(run_id, health, cluster.health, common.open_warehouse)
+        placed, out = run_preflight.place_on_healthy(plan.jobs, folder, cluster, health, states)
+        for why in out.values():
+            warn(sentences(why))
         with common.live_view(folder) as view:
             case_runner.measure_cases(
-                jobs,
+                placed.jobs,
                 folder,
                 targets,
                 shipment,
                 on_event=view.hear,
                 refresh=view.refresh,
-                at_once=chosen.cluster.parallel_cases,
+                at_once=cluster.parallel_cases,
             )
         if plan.pairs:
             _measure_with_references(chosen, plan, targets)
@@ -122,32 +128,6 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
         deadline=deadline,
         past=past,
     )
-
-
-def _examine_for(
-    chosen: Chosen,
-    jobs: Sequence[JobSpec],
-    targets: Mapping[str, Target],
-    shipment: Shipment,
-) -> ClusterHealth:
-    """Run the preflight of a run's nodes for the lines of its jobs; orphans are ended first."""
-    wanted = {job.build.line for job in jobs}
-    lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
-    return asyncio.run(
-        cluster_preflight.examine(chosen.cluster, targets, shipment, lines, sweep=True)
-    )
-
-
-def _place_on_healthy(
-    chosen: Chosen, jobs: Sequence[JobSpec], folder: RunSpool, found: ClusterHealth
-) -> Sequence[JobSpec]:
-    """Store a run's preflight and its outcome of cases without nodes; return the other jobs."""
-    cluster, connect = chosen.cluster, common.open_warehouse
-    states = run_preflight.record(folder.run_id, found, cluster.health, connect)
-    placement, out = run_preflight.place_on_healthy(jobs, folder, cluster, found, states)
-    for why in out.values():
-        warn(sentences(why))
-    return placement.jobs
 
 
 def load_and_judge(spool: Spool, run_id: str) -> None:

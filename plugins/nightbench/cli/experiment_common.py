@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -144,20 +145,26 @@ def interrupted(name: str, resume: str) -> typer.Exit:
     return typer.Exit(INTERRUPTED)
 
 
-def exit_code(work: Callable[[], int]) -> int:
-    """Return the exit code of a command whose code 1 is an answer: every error is 2.
+def errors_exit_with_2(command: Callable[..., int]) -> Callable[..., None]:
+    """Make a command whose exit code 1 is an answer: every error exits with code 2.
 
     Nightbench's own exceptions are printed, and do not count as a slower build either.
     """
-    try:
-        return work()
-    except typer.Exit as done:
-        return done.exit_code
-    except UserError as error:
-        warn(f"error: {error}")
-    except Exception:  # A defect: print the traceback; the exit code is not that of a verdict.
-        traceback.print_exc()
-    return BAD_USAGE
+
+    @functools.wraps(command)
+    def called(*selection: Any, **given: Any) -> None:
+        code = BAD_USAGE
+        try:
+            code = command(*selection, **given)
+        except typer.Exit:
+            raise
+        except UserError as error:
+            warn(f"error: {error}")
+        except Exception:  # A defect: print the traceback; the exit code is not that of a verdict.
+            traceback.print_exc()
+        raise typer.Exit(code)
+
+    return called
 
 
 def post(channels: Sequence[str], title: str, body: str, pictures: Sequence[Picture] = ()) -> None:

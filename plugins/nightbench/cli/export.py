@@ -9,7 +9,6 @@ from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,7 +17,6 @@ from nightbench.cli import common
 from nightbench.cli.common import say, warn
 from nightbench.cli.detect import STANDARD_INPUT, show_reports
 from nightbench.config import find_suites, locations
-from nightbench.config.control_plane import ControlPlane, control_plane
 from nightbench.config.suites import readable_suites
 from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
@@ -173,12 +171,7 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
 
 def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object]) -> None:
     """Write newest medians and verdicts as Prometheus's textfile collector reads them."""
-    wrong = [option for option, value in others.items() if value is not None]
-    if wrong:
-        raise UserError(
-            f"{wrong[0]}: found with prometheus, which writes newest medians; expected --suite, "
-            "--cluster or --case"
-        )
+    _refuse(others, "prometheus, which writes newest medians", "--suite, --cluster or --case")
     with common.reader() as warehouse:
         rows = warehouse.exports.metrics(chosen)
     # Write an empty file if nothing is measured: without it, old values would stay.
@@ -187,10 +180,14 @@ def _write_metrics(file: Path, chosen: ExportFilter, others: Mapping[str, object
     say(f"{len(rows):,} series in {file}")
 
 
+def _refuse(options: Mapping[str, object], format_: str, expected: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise UserError(f"{option}: found with {format_}; expected {expected}")
+
+
 def _run_of(run: str | None, others: Mapping[str, object]) -> str:
-    wrong = [option for option, value in others.items() if value is not None]
-    if wrong:
-        raise UserError(f"{wrong[0]}: found with mlperf or bundle; expected --run and --case")
+    _refuse(others, "mlperf or bundle", "--run and --case")
     if run is None:
         raise UserError("--run: found none; expected the id of a run (see `nightbench runs`)")
     return run
@@ -274,8 +271,6 @@ def import_history(
         with common.progress_bar(TimeRemainingColumn()) as progress:
             judged = judge_imported(warehouse, series, policy.reported_from)
             show_reports(progress.track(map(kept, judged), len(series), description="judging"))
-        for line in _links(found):
-            say(line)
         if alerts:
             opened = open_alerts(warehouse, found, policy.clear_change)
             names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
@@ -286,29 +281,14 @@ def import_history(
 
 def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
     try:
-        apart = sorted(series - _planned_series())
+        suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
     except UserError as error:
         warn(f"It was not checked whether a suite has the imported cases: {error}")
         return
-    if apart:
+    planned = {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}
+    if apart := sorted(series - planned):
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         warn(
             f"No suite in {locations.dags_folder() / 'suites'} has these cases on these clusters. "
             f"If one should, compare the names with `nightbench plan SUITE`:\n{names}"
         )
-
-
-def _links(found: list[ImportedSeries]) -> list[str]:
-    """Return addresses of the pages of these series; none without a control plane here."""
-    from nightbench.local import deployment
-
-    if control_plane() is not ControlPlane.LOCAL:
-        return []
-    page = f"{deployment.logins(common.home()).ui}/plugin/benchmarks/explore"
-    clusters = sorted({each.cluster for each in found})
-    return [f"series on {name}: {page}?{urlencode({'cluster': name})}" for name in clusters]
-
-
-def _planned_series() -> set[tuple[str, str]]:
-    suites = readable_suites(find_suites(locations.dags_folder()), common.catalog())
-    return {(case.case_id, suite.cluster) for suite in suites.values() for case in suite.cases}

@@ -26,7 +26,7 @@ from nightbench.core.model import RegressionPolicy
 
 if TYPE_CHECKING:
     from nightbench.alerts.backtest import Backtest, PastSeries
-    from nightbench.alerts.replay import LabelledAlert, RaisedAlert, Score
+    from nightbench.alerts.replay import RaisedAlert, Score
     from nightbench.warehouse import Warehouse
 
 app = typer.Typer()
@@ -58,7 +58,7 @@ def grade(
         typer.Option(help="With --policy: a case, or a pattern with *. [default: all] Repeatable."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="With --policy: first night to replay (2026-03-31).")
+        str | None, typer.Option(help="With --policy: first night to replay, such as 2026-03-31.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -79,12 +79,9 @@ def grade(
         rows = warehouse.grades.latest(suite, cluster)
         if not rows:
             _refuse_unknown(warehouse, suite, cluster)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        said = f" of suite {suite}" if suite else ""
-        say(f"No grade{said} yet: the detector is graded from the 21st night of a series on.")
+    said = f" of suite {suite}" if suite else ""
+    none = f"No grade{said} yet: the detector is graded from the 21st night of a series on."
+    if common.all_said(rows, none, json=json):
         return
     for (name, where, run_id), group in groupby(
         rows, key=lambda row: (row["suite"], row["cluster"], row["run_id"])
@@ -121,7 +118,9 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return a grade's cells: injected, detected, of how many, rate, interval, delay, limit."""
-    detects, rate, limit = not _counts_false_alarms(row), row["rate"], row["limit_value"]
+    from nightbench.detection.grading import FALSE_ALARMS
+
+    detects, rate, limit = row["measure"] != FALSE_ALARMS, row["rate"], row["limit_value"]
     unit = "{:.0%}" if detects else "{:.1f} in 1,000"
     bound = "{:.0%}" if detects else "{:.1f}"
     delay = row["median_delay"]
@@ -135,12 +134,6 @@ def cells(row: Row) -> tuple[str, ...]:
         "-" if delay is None else f"{delay:g} night{'' if delay == 1 else 's'}",
         "-" if limit is None else f"{'at least' if detects else 'at most'} {bound.format(limit)}",
     )
-
-
-def _counts_false_alarms(row: Row) -> bool:
-    from nightbench.detection.grading import FALSE_ALARMS
-
-    return bool(row["measure"] == FALSE_ALARMS)
 
 
 def _order(row: Row) -> tuple[int, str]:
@@ -260,7 +253,8 @@ def _show(
         _list("Only with the proposed policy", only_in(found.proposed.raised, found.current.raised))
     for name, side in sides:
         for known in side.missed:
-            say(f"missed, {name}: alert {known.alert_id}, {_alert_text(known)}")
+            where = f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
+            say(f"missed, {name}: alert {known.alert_id}, {where}")
 
 
 _ROWS: Mapping[str, Callable[[Score], str]] = {
@@ -293,10 +287,6 @@ def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
         say(f"  {alert.at:%Y-%m-%d} {alert.case_id} on {alert.cluster}{change}{since}")
     if len(alerts) > _SHOWN:
         say(f"  and {len(alerts) - _SHOWN} more: --json lists them")
-
-
-def _alert_text(known: LabelledAlert) -> str:
-    return f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
 
 
 def policy_words(policy: Mapping[str, Any]) -> str:

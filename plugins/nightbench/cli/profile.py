@@ -12,6 +12,7 @@ import typer
 from nightbench.cli import common, experiment_common
 from nightbench.cli.common import out, say, warn
 from nightbench.cli.selection import CasesOption
+from nightbench.core.atomic_files import replaced_file
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 
@@ -22,6 +23,7 @@ app = typer.Typer()
 
 
 @app.command()
+@experiment_common.errors_exit_with_2
 def profile(
     comparison: Annotated[
         str,
@@ -37,7 +39,7 @@ def profile(
     ] = None,
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
-) -> None:
+) -> int:
     """Launch both builds of a comparison with a profiler, and print operators whose times differ.
 
     Each trainer runs additional steps under its line's profiler after the measured window. These
@@ -48,28 +50,22 @@ def profile(
     - 0: both builds were profiled.
     - 2: wrong usage, or a build yielded no profile.
     """
+    from nightbench.experiments.profiles import saved_profile
 
-    def work() -> int:
-        from nightbench.experiments.profiles import saved_profile
+    document: Mapping[str, Any] | None = saved_profile(common.spool(), comparison)
+    if document is None:
+        document = _measure(comparison, case or [], steps, outside_hours=outside_hours, json=json)
+    if json:
+        common.print_json(document)
+    else:
+        show(document)
+    if html is not None:
+        from nightbench.report.profile_page import profile_page
 
-        common.check_page(html)
-        document: Mapping[str, Any] | None = saved_profile(common.spool(), comparison)
-        if document is None:
-            document = _measure(
-                comparison, case or [], steps, outside_hours=outside_hours, json=json
-            )
-        if html is not None:
-            from nightbench.report.profile_page import profile_page
-
-            html.write_text(profile_page(document, datetime.now(UTC)), encoding="utf-8")
-            warn(f"written: {html}")
-        if json:
-            common.print_json(document)
-        else:
-            show(document)
-        return experiment_common.BAD_USAGE if any(c["why"] for c in document["cases"]) else 0
-
-    raise typer.Exit(experiment_common.exit_code(work))
+        with replaced_file(html) as new:
+            new.write_text(profile_page(document, datetime.now(UTC)), encoding="utf-8")
+        warn(f"written: {html}")
+    return experiment_common.BAD_USAGE if any(c["why"] for c in document["cases"]) else 0
 
 
 def _measure(

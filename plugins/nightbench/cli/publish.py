@@ -18,7 +18,7 @@ def publish(
         str,
         typer.Argument(
             metavar="DIR",
-            help="Folder that is empty or has an earlier site, or its fsspec URL (s3://bucket/site).",
+            help="Empty folder, or folder of an earlier site. Also as fsspec URL (s3://bucket/site).",
         ),
     ],
     url: Annotated[

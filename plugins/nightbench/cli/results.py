@@ -24,7 +24,7 @@ from nightbench.report import (
     report_text,
     verdict_lines,
 )
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 
 app = typer.Typer()
@@ -66,11 +66,8 @@ def results(
         _write_report(run or _newest_run(None, None, None), report)
         return
     rows, source = results_of(run)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No run has been loaded yet. To make a run: nightbench demo")
+    none = "No run has been loaded yet. To make a run: nightbench demo"
+    if common.all_said(rows, none, json=json):
         return
     out.print(ResultsTable(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
     for line in verdict_lines(rows):
@@ -199,7 +196,11 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
 
 def load_waiting(spool: Spool) -> None:
     """Load the direct runs that ended while the warehouse was away, if the warehouse answers."""
-    waiting = [run for run in spool.runs() if run.loaded() is None and _ended_directly(run)]
+    waiting = [
+        run
+        for run in spool.runs()
+        if run.loaded() is None and run.has_ended and not (run.run() or {}).get("dag_run_id")
+    ]
     if not waiting:
         return
     try:
@@ -217,11 +218,6 @@ def load_waiting(spool: Spool) -> None:
             continue
         judge.judge_run(spool, run.run_id, common.open_warehouse)
         warn(said)
-
-
-def _ended_directly(run: RunSpool) -> bool:
-    document = run.run() or {}
-    return bool(document.get("ended_at")) and not document.get("dag_run_id")
 
 
 def rows_from_files(spool: Spool, run_id: str) -> list[Row]:

@@ -34,11 +34,7 @@ def runs(
         warn(f"Only runs in the spool are listed, because the warehouse cannot be read: {error}")
         stored = []
     rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No run matches. To start a run: nightbench run demo")
+    if common.all_said(rows, "No run matches. To start a run: nightbench run demo", json=json):
         return
     columns = ("run", "cluster", "kind", "started (UTC)", "state")
     counts = [name.replace("_", " ") for name in COUNTS]

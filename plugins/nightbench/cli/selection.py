@@ -111,14 +111,12 @@ def selecting(
             command(Selection(**{"suite": "", **named}), **given)
 
         # Arguments first, as help shows them.
-        ordered = sorted((*options, *own), key=lambda each: not _is_argument(each))
-        together = [each.replace(kind=each.KEYWORD_ONLY) for each in ordered]
+        together = [each.replace(kind=each.KEYWORD_ONLY) for each in (*options, *own)]
+        together.sort(
+            key=lambda each: not any(isinstance(x, ArgumentInfo) for x in get_args(each.annotation))
+        )
         called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]  # read by typer
         called.__annotations__ = {each.name: each.annotation for each in together}
         return called
 
     return decorate
-
-
-def _is_argument(parameter: inspect.Parameter) -> bool:
-    return any(isinstance(each, ArgumentInfo) for each in get_args(parameter.annotation))

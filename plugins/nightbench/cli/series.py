@@ -13,11 +13,7 @@ def noisy(json: common.JsonOption = False) -> None:
     """List noisy series. They are still measured and get verdicts, but a drop opens no alert."""
     with common.reader() as warehouse:
         rows = warehouse.series.noisy()
-    if json:
-        common.print_json(rows)
-        return
-    if not rows:
-        say("No series is noisy.")
+    if common.all_said(rows, "No series is noisy.", json=json):
         return
     for row in rows:
         since = f"{row['since_at']:%Y-%m-%d}"
@@ -35,10 +31,7 @@ def list_drifts(
 
     with common.reader() as warehouse:
         rows = warehouse.series.drifts(suite=suite, cluster=cluster)
-    if json:
-        common.print_json(rows)
+    if common.all_said(rows, "No series drifts.", json=json):
         return
-    if not rows:
-        say("No series drifts.")
     for row, note in zip(rows, drift_notes(rows), strict=True):
         say(f"{note} ({row['since']:%Y-%m-%d} to {row['seen_at']:%Y-%m-%d})")

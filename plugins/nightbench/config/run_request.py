@@ -7,7 +7,7 @@ where the run is planned: REST calls bypass the checks of the form.
 import dataclasses
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from nightbench.config.builds import parse_build, parse_untrusted_build
@@ -25,8 +25,8 @@ from nightbench.core.run_plan import select
 from nightbench.core.stand_ins import stand_in_lines, with_stand_in
 
 MOST_REPEATS = 99
-_RunKind = Annotated[
-    Literal["nightly", "on_demand", "confirm", "backfill", "drill"], AfterValidator(RunKind)
+_RunKind = Literal[
+    RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.CONFIRM, RunKind.BACKFILL, RunKind.DRILL
 ]
 """An acceptance has no suite."""
 
@@ -63,7 +63,7 @@ class RunRequest:
     outside_hours: Annotated[Switch, option("Outside the hours", "When")] = False
     """Also measure outside the cluster's allowed hours."""
     untried: Annotated[Switch, option("Untried modes", "How")] = False
-    """Also measure configurations never run on this kind of device; their results are marked."""
+    """Also measure configurations that never ran on this kind of device, and mark their results."""
     stand_ins: Annotated[Pairs, option("Stand-ins", "How")] = ()
     """LINE=OTHER: the line OTHER runs the cases of LINE, because the nodes cannot install LINE."""
     run_kind: Annotated[_RunKind, option("Kind of run", "How")] = RunKind.ON_DEMAND

@@ -188,7 +188,8 @@ class BlockFile(v.StrictModel):
     sequence_length: v.Axis[v.Count] | None = None
     """Number of tokens in a sequence, for workloads with sequences."""
     threads: v.Axis[v.Count] | None = None
-    """Number of threads of each process [default: the number of its cores]."""
+    """Number of threads of each process [default: `cpus` of the case, or the `cpus` of the node in
+    the cluster's file, divided by the processes on the node; otherwise 1]."""
     sparsity: v.Axis[v.Percentage] | None = None
     """Fraction of the gradients that `compression` does not exchange."""
     cpus: v.Axis[v.Count] | None = None
@@ -270,7 +271,7 @@ class SuiteFile(v.StrictModel):
     """Owners and channels of alerts for some cases. The first matching route is used; without a
     match, the suite's `owner` and `alerts` are used."""
     untried: bool = False
-    """Also measure configurations never run on this kind of device; their results are marked."""
+    """Also measure configurations that never ran on this kind of device, and mark their results."""
     timeouts: TimeoutsFile = TimeoutsFile()
     """Time limits of a repeat."""
     night: NightPolicy = NightPolicy()

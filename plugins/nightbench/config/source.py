@@ -259,7 +259,7 @@ class _Reader:
         finally:
             self._open.pop()
 
-    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, key: Key) -> Any:
         data: dict[str, Any] = {}
         word = self._chosen.pop(key, None)
         for name_node, item in node.value:

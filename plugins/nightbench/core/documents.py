@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -44,6 +43,10 @@ def stored_document(kind: type[T], document: Any, of: str) -> T | None:
         return None
 
 
-@cache
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

@@ -54,7 +54,7 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
 
 
 def flops_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
-    """Return the model FLOPs of one unit of work; None where the workload states none."""
+    """Return the model FLOPs of one unit of work; None if the workload states none."""
     params, forward = _params(workload, case), workload.cost.forward if workload.cost else {}
     terms = [evaluate(formula, params) for formula in forward.values()]
     return TRAINING * math.fsum(terms) / _units(params) if terms else None
@@ -74,7 +74,7 @@ def step_flops_per_unit(workload: WorkloadInfo, params: Mapping[str, Any]) -> fl
 
 
 def tokens_per_unit(workload: WorkloadInfo, case: Case) -> float | None:
-    """Return the tokens of one unit of work; None where it is none of a language model."""
+    """Return the tokens of one unit of work; None if the workload is no language model."""
     if workload.cost is None or workload.cost.tokens is None:
         return None
     params = _params(workload, case)

@@ -193,28 +193,38 @@ def resolve(
         data_path=cluster.data.get(case.data),
         link_command=cluster.link_command,
         deadline=deadline,
-        expected_repeat_s=past and past.of(digest).repeat_s,
+        expected_repeat_s=past.of(digest).repeat_s if past else None,
     )
 
 
-@dataclass(frozen=True)
-class CasePlan:
-    """The data of one planned case for the ingest."""
+@dataclass(frozen=True, kw_only=True)
+class CaseExpectations:
+    """Expected values with which the results of a case are compared."""
 
-    planned: PlannedCase
     processes: tuple[Process, ...]
-    parameters: int | None
-    converges: bool
+    """All processes that were planned, parameter servers included."""
     units_per_trainer_step: int | None
+    """None if the run finds its batch."""
+    parameters: int | None = None
+    """Trainable parameters of the workload at this scale, if it fixes them."""
+    converges: bool = False
+    """The workload's loss is proved to decrease within the protocol at this scale."""
     from_log: bool = False
-    """Its values are read from the log of a command."""
+    """Its values are read from the log of a command, which proves less than a rank does."""
     losses: ReferenceLosses | None = None
-    """Expected losses of the first steps, if its workload states them."""
+    """Losses of the first steps that the workload states for the case's scale and batch."""
     has_dropout: bool = False
     has_experts: bool = False
     """Layers choose between experts for each token."""
     step_flops_per_unit: float | None = None
     """FLOPs of products in a trainer's step for one unit; None if its workload states none."""
+
+
+@dataclass(frozen=True)
+class CasePlan(CaseExpectations):
+    """The data of one planned case for the ingest."""
+
+    planned: PlannedCase
 
     @classmethod
     def of(

@@ -50,7 +50,7 @@ def throughput_of(
 ) -> float | None:
     """Return a repeat's throughput, for the controller of an adaptive protocol.
 
-    `said` and `results` as in `repeat_record`. None where there is none that counts.
+    `said` and `results` as in `repeat_record`. None if there is none that counts.
     """
     record = repeat_record(said, results)
     return summarize_repeat(record, case).throughput if record.status == "ok" else None

@@ -43,8 +43,8 @@ it; docs/evaluation-losses.md has the values. Those of tf32 and fp16, which keep
 than bf16, are computed from bf16."""
 
 LOOSE = 0.05
-"""The least of it for random numbers of dropout that may be others, and for later losses under
-conditions that are new to a series: in some workloads, rounding grows with each step."""
+"""Smallest value of it if the random numbers of dropout may differ, and for later losses under
+conditions that are new to a series. In some workloads, rounding grows with each step."""
 
 EARLY_STEPS = 2
 """Steps before the window in which rounding does not grow much."""

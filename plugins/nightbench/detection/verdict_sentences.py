@@ -112,7 +112,7 @@ def not_of_the_version(since: date, changed: int, others: int, line: str) -> str
 def shown_by_others(value: float, baseline: float, shared: SharedChange, change: float) -> str:
     """Return the sentence of a series whose change only the other series of its group show."""
     return (
-        f"Level change {change:+.1%} from the baseline of {baseline:.4g}, which is clear only "
+        f"Level change {change:+.1%} from the baseline of {baseline:.4g}. The change is clear only "
         f"together with other series. Shared change: {shared.sentence}. Tonight's {value:.4g} is "
         f"{_distance(value / baseline - 1)} the baseline."
     )

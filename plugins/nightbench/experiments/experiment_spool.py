@@ -62,7 +62,7 @@ def read_request(folder: RunSpool, kind: str) -> Document:
     found = (document or {}).get("schema", "")
     if document is not None and found.startswith("nightbench.") and found != schema_of(kind):
         other = found.removeprefix("nightbench.").partition("/")[0]
-        raise UserError(f'{kind}: found "{folder.run_id}", of the kind {other}')
+        raise UserError(f'{kind}: found "{folder.run_id}", of the kind {other}; expected a {kind}')
     if document is None or found != schema_of(kind):
         parent = folder.folder.parent
         have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []

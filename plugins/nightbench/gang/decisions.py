@@ -299,7 +299,7 @@ def conclude_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Con
                 ReasonCode.WINDOW_ENDED,
                 subject=at,
                 observed=f"{good} good of {job.protocol.repeats} repeats",
-                expected=f"{needed} good ones",
+                expected=f"{needed} good repeats",
             ),
         ),
     )

@@ -241,10 +241,7 @@ def _interpreters(given: _CheckInput) -> Iterator[Finding]:
 
 def _machine(given: _CheckInput) -> Iterator[Finding]:
     """A CPU architecture that is not the stated one, or that lines have no wheels for."""
-    # Preflights of 0.1 do not have it.
-    machine = given.document["cpu"].get("machine")
-    if machine is None:
-        return
+    machine = given.document["cpu"]["machine"]
     if given.node.machine not in (None, machine):
         yield warn(
             "machine",
@@ -277,7 +274,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"{_duration(error)} {side} the controller's clock",
             f"{_duration(limit)} at most (health.max_clock_error)",
-            f"{fix}. Results are correct all the same: durations come from monotonic clocks, and "
+            f"{fix}. Results are correct nevertheless: durations come from monotonic clocks, and "
             "dates come from the controller. Logs and files of the node have wrong dates",
         )
     elif clock["synchronised"] is False:
@@ -285,7 +282,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "clock",
             f"the clock is not synchronised (according to {clock['source'] or 'the node'})",
             "NTP",
-            f"{fix}. Results are correct all the same",
+            f"{fix}. Results are correct nevertheless",
         )
 
 

@@ -122,7 +122,7 @@ _STATE_MACHINES = (
     f"one architecture; or {_A_CLUSTER_EACH}"
 )
 _TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str], str], ...] = (
-    ("machine", lambda d: d["cpu"].get("machine", "unknown"), _STATE_MACHINES),
+    ("machine", lambda d: d["cpu"]["machine"], _STATE_MACHINES),
     (
         "processor",
         lambda d: f"{d['cpu']['model']}, {d['cpu']['cores']} cores",

@@ -1,4 +1,4 @@
-"""What Nightbench lacks in an old version of Airflow; the wheel requires 3.2 or newer."""
+"""Features that Nightbench lacks in an old version of Airflow; the wheel requires 3.2 or newer."""
 
 from importlib import metadata
 

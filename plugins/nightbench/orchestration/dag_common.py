@@ -95,8 +95,8 @@ def form(request: Any, choices: Mapping[str, Mapping[str, Any]]) -> dict[str, Pa
 
 def optional_names(title: str, description: str, **more: Any) -> Param:
     """A field for several names, which may stay empty; `more` of its JSON schema."""
-    kind = {"type": ["null", "array"], "items": {"type": "string"}}
-    return Param(None, title=title, description=description, **kind, **more)
+    more |= {"type": ["null", "array"], "items": {"type": "string"}}
+    return Param(None, title=title, description=description, **more)
 
 
 @contextmanager

@@ -229,17 +229,14 @@ class GangTrigger(BaseTrigger):
         until_s = time.monotonic() + LOOK_UP_S
         while True:
             try:
-                return await self._look_up_once()
+                run = open_spool().run(self.nightbench_run)
+                planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
+                return planned, await ssh_targets_async(planned.cluster, self.project)
             except UserError as error:
                 if time.monotonic() > until_s:
                     raise
                 self.log.warning("%s: %s; looked up again in %d s", self.case_id, error, POLL_S)
             await asyncio.sleep(POLL_S)
-
-    async def _look_up_once(self) -> tuple[PlannedJob, dict[str, Target]]:
-        run = open_spool().run(self.nightbench_run)
-        planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
-        return planned, await ssh_targets_async(planned.cluster, self.project)
 
     async def _shipment(self, planned: PlannedJob) -> Shipment | None:
         """Return the files for a new pod; None if nodes are machines, which are prepared."""

@@ -96,8 +96,9 @@ class PlanOperator(BaseOperator):
         name = str(getattr(run_type, "value", run_type))
         if name == "scheduled":
             return RunRequest(self.suite, run_kind=RunKind.NIGHTLY, night=True)
-        kind = RunKind.BACKFILL if name == "backfill" else RunKind.ON_DEMAND
-        return RunRequest(self.suite, run_kind=kind)
+        return RunRequest(
+            self.suite, run_kind=RunKind.BACKFILL if name == "backfill" else RunKind.ON_DEMAND
+        )
 
     def _is_new(self, context: Context) -> bool:
         """Return whether this is a new run: a retry continues its run, a clear begins a new one."""

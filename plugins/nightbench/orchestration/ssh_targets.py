@@ -38,8 +38,6 @@ CERTIFICATES = ("certificate_file", "certificate")
 """Keys of a Connection's extra with an OpenSSH user certificate: its path, or its text."""
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
-FORMER = "extra__kubernetes__"
-"""Prefix of the keys in Connections that older versions of the provider stored."""
 
 
 Known = Mapping[str, PlainConnection | UserError]
@@ -290,7 +288,8 @@ def _pod_targets(
             f"connection {conn_id}: found type {connection.conn_type!r}; expected kubernetes, for "
             f"cluster {cluster.name}"
         )
-    extra = {key.removeprefix(FORMER): value for key, value in connection.extra.items() if value}
+    # Airflow's form stores empty fields, too.
+    extra = {key: value for key, value in connection.extra.items() if value}
     if is_on(extra.get("disable_verify_ssl")):
         raise UserError(
             f"connection {conn_id}: found disable_verify_ssl; expected the server's certificate "

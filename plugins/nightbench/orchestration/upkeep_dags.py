@@ -45,9 +45,9 @@ deadline: `night.deadline` of the suite [default: one hour after the end of the 
 ends when a late result arrives. A suite whose DAG is paused has no deadlines. `nightbench nights`
 lists all nights.
 
-Once a day at 12:30 UTC, and when it is triggered, the DAG also loads runs that wait in the spool,
-removes what is older than the days of its form, ends orphaned processes of Nightbench on the nodes,
-and sends alert messages that could not be sent before.
+Once a day at 12:30 UTC, and when it is triggered, the DAG also loads runs that wait in the spool.
+It then removes data that are older than the days of its form, ends orphaned processes of Nightbench
+on the nodes, and sends unsent alert messages.
 """
 
 log = logging.getLogger(__name__)
@@ -110,13 +110,11 @@ def is_daily_work_due(**context: Any) -> bool:
     """Whether this run is the first since 12:30 UTC, or one that a person triggered."""
     run = context["dag_run"]
     previous = context["ti"].get_previous_dagrun() if run.run_type == "scheduled" else None
-    return previous is None or is_first_since_daily(run.run_after, previous.run_after)
-
-
-def is_first_since_daily(at: datetime, previous: datetime) -> bool:
-    """Whether the time of the daily work is between two runs."""
-    daily = datetime.combine(at.astimezone(UTC), DAILY_AT)
-    return previous < (daily if daily <= at else daily - timedelta(days=1))
+    if previous is None:
+        return True
+    daily = datetime.combine(run.run_after.astimezone(UTC), DAILY_AT)
+    last = daily if daily <= run.run_after else daily - timedelta(days=1)
+    return bool(previous.run_after < last)
 
 
 @task(outlets=[MEDIANS], retries=2)

@@ -15,7 +15,7 @@ _POINT, _START, _END = "POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"
 
 
 def counted(repeats: Sequence[Row]) -> list[Row]:
-    """Return the repeats that a median rests on: good ones of the last generation, in order."""
+    """Return the repeats that a median rests on: good repeats of the last generation, in order."""
     last = max((row["generation"] for row in repeats), default=0)
     return [
         row

@@ -69,11 +69,6 @@ class RunReport:
     notes: Sequence[str] = ()
     """Where to look: links and files with details, one line each."""
 
-    def worst_first(self) -> list[Row]:
-        """The rows in the order of their verdicts, the worst first."""
-        order = list(verdict_counts(self.rows))
-        return sorted(self.rows, key=lambda row: (order.index(verdict(row)), row["case_id"]))
-
 
 def use_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return what each median took of its devices, cells below `USE_COLUMNS`."""
@@ -246,7 +241,9 @@ def report_text(report: RunReport) -> str:
 
 def report_page(report: RunReport, written_at: datetime) -> str:
     """Return the report of a run as a page."""
-    rows = report.worst_first()
+    counts = verdict_counts(report.rows)
+    order = list(counts)
+    rows = sorted(report.rows, key=lambda row: (order.index(verdict(row)), row["case_id"]))
     drawn = [row for row in rows if len(report.histories.get(row["case_id"], ())) > 1]
     most = max((abs(row["change"]) for row in rows if row["change"] is not None), default=0.0)
     return (
@@ -254,7 +251,7 @@ def report_page(report: RunReport, written_at: datetime) -> str:
         .get_template("run_report.html")
         .render(
             _data(report, rows),
-            counts=verdict_counts(rows).items(),
+            counts=counts.items(),
             intervals={row["case_id"]: _interval(row, most) for row in rows},
             histories=[
                 (row["case_id"], verdict(row), _history(row, report.histories[row["case_id"]]))

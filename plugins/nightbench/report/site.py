@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from jinja2 import Template
@@ -232,16 +234,13 @@ class SiteWriter:
         self._put("compare", "compare.html", "Compare builds and lines", document, data=data)
 
     def _published_pages(self, references: Sequence[Row]) -> None:
-        documents: dict[str, dict[str, dict[str, list[Row]]]] = {}
-        for row in references:
-            figures = documents.setdefault(row["source_document"], {})
-            figures.setdefault(row["figure"], {}).setdefault(row["reference_id"], []).append(row)
         listed = []
-        for source, figures in documents.items():
-            tables: dict[str, list[tuple[Row, list[Row]]]] = {
-                named: [(each[0], [x for x in each if x["case_id"]]) for each in cells.values()]
-                for named, cells in figures.items()
-            }
+        for source, rows in groupby(references, itemgetter("source_document")):
+            tables: dict[str, list[tuple[Row, list[Row]]]] = defaultdict(list)
+            for _, matches in groupby(rows, itemgetter("figure", "reference_id")):
+                first, *others = matches
+                ours = [row for row in (first, *others) if row["case_id"]]
+                tables[first["figure"]].append((first, ours))
             cells = [cell for each in tables.values() for cell in each]
             listed.append((source, len(cells), sum(bool(ours) for _, ours in cells)))
             self._put(

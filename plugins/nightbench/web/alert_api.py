@@ -24,10 +24,11 @@ from nightbench.warehouse.alert_actions import (
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
-from nightbench.web.alert_models import AlertDetail, AlertGroupRow, AlertGroups, AlertList
+from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList
 from nightbench.web.api_model import first_readable, readable
 from nightbench.web.experiment_models import BisectSearch
 from nightbench.web.guard import PageUser, refuse_unmeant
+from nightbench.web.ui_models import AlertGroupRow
 
 T = TypeVar("T")
 
@@ -111,14 +112,7 @@ class AlertApi:
             chosen = _chosen(state, cluster, framework)
             marks = repository.read("page_alert_marks", **chosen)
             groups = worst_first(marks, _KEYS[together])
-            shown = groups[(page - 1) * size : page * size]
-            heads = repository.alerts([group[0]["alert_id"] for group in shown])
-            medians = repository.sparklines(_series(row) for row in heads.values())
-            ids = [row["alert_id"] for group in shown for row in group]
-            bisects = repository.newest_bisects(ids)
-        items = [
-            _group_row(group, heads[group[0]["alert_id"]], medians, bisects) for group in shown
-        ]
+            items = group_rows(repository, groups[(page - 1) * size : page * size])
         return AlertGroups(items=items, total=len(groups), alerts=len(marks), page=page, size=size)
 
     def show(self, request: Request, alert_id: int) -> AlertDetail:
@@ -168,24 +162,24 @@ def _chosen(state: Sequence[str] | None, cluster: str, framework: str) -> Row:
     }
 
 
-def _series(row: Row) -> tuple[str, str]:
-    return row["case_id"], row["cluster"]
-
-
-def _group_row(
-    group: Sequence[Row],
-    head: Row,
-    medians: Mapping[tuple[str, str], list[float]],
-    bisects: Mapping[int, Row],
-) -> AlertGroupRow:
-    bisect = next((bisects[i] for each in group if (i := each["alert_id"]) in bisects), None)
-    return AlertGroupRow.of(
-        head=head,
-        alerts=len(group),
-        states=Counter(row["state"] for row in group),
-        medians=medians.get(_series(head), []),
-        bisect=bisect and first_readable(BisectSearch.of_row, bisect),
-    )
+def group_rows(repository: PageRepository, groups: Sequence[Sequence[Row]]) -> list[AlertGroupRow]:
+    """Return groups of alerts, each with its worst alert, the first of the group."""
+    heads = repository.alerts([group[0]["alert_id"] for group in groups])
+    medians = repository.sparklines((row["case_id"], row["cluster"]) for row in heads.values())
+    bisects = repository.newest_bisects([row["alert_id"] for group in groups for row in group])
+    found = []
+    for group in groups:
+        head = heads[group[0]["alert_id"]]
+        bisect = next((bisects[i] for each in group if (i := each["alert_id"]) in bisects), None)
+        row = AlertGroupRow.of(
+            head=head,
+            alerts=len(group),
+            states=Counter(each["state"] for each in group),
+            medians=medians.get((head["case_id"], head["cluster"]), []),
+            bisect=bisect and first_readable(BisectSearch.of_row, bisect),
+        )
+        found.append(row)
+    return found
 
 
 def document_of(request: Request) -> dict[str, object]:

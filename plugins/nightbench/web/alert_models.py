@@ -4,27 +4,13 @@ from datetime import datetime
 
 from nightbench.web.api_model import ApiModel, Page
 from nightbench.web.experiment_models import BisectSearch
-from nightbench.web.ui_models import AlertRow, DriftingSeries, NoisySeries
+from nightbench.web.ui_models import AlertGroupRow, AlertRow, DriftingSeries, NoisySeries
 
 
 class AlertList(Page):
     """A page of alerts, newest first."""
 
     alerts: list[AlertRow]
-
-
-class AlertGroupRow(ApiModel):
-    """Alerts that hang together; most stand alone."""
-
-    head: AlertRow
-    """The worst alert of the group."""
-    alerts: int
-    states: dict[str, int]
-    """Number of alerts of the group in each state."""
-    medians: list[float]
-    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
-    bisect: BisectSearch | None
-    """The newest bisect of any alert in the group."""
 
 
 class AlertGroups(Page):

@@ -62,20 +62,19 @@ class AnswerCache(Generic[T]):
             return answer
 
 
-class SharedAnswers:
-    """Makes handlers answer from a cache while the warehouse is as it was.
+Handler = Callable[..., Any]
 
-    The stamp is the warehouse's snapshot: if it is the same, every statement reads the same
-    rows. So nothing that was loaded, judged or changed is ever missing.
+
+def shared_answers(open_repository: OpenPages) -> Callable[[Handler], Handler]:
+    """Return what makes handlers answer from a cache while the warehouse is as it was.
+
+    The stamp is the warehouse's snapshot: where it is the same, every statement reads the same
+    rows. So nothing that was loaded, judged or changed is ever missing. A handler must read the
+    warehouse and nothing else.
     """
+    cache = AnswerCache[str](LIVES_S)
 
-    def __init__(self, repository: OpenPages) -> None:
-        self._repository = repository
-        self._cache = AnswerCache[str](LIVES_S)
-
-    def of(self, handler: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a handler that shares its answers; it must read the warehouse and nothing else."""
-
+    def share(handler: Handler) -> Handler:
         @wraps(handler)
         def shared(**given: Any) -> Any:
             if given.get("format") == "csv":
@@ -84,16 +83,18 @@ class SharedAnswers:
                 name: value.url.query if isinstance(value, Request) else value
                 for name, value in given.items()
             }
-            with self._repository() as repository:
+            with open_repository() as repository:
                 snapshot = repository.snapshot()
 
             def ask() -> str:
                 answer: ApiModel = handler(**given)
                 return answer.model_dump_json()
 
-            text = self._cache.get(repr((handler.__qualname__, named)), snapshot, ask)
+            text = cache.get(repr((handler.__qualname__, named)), snapshot, ask)
             return Response(text, media_type="application/json")
 
         # FastAPI before 0.118, as under Airflow 3.1, looks names of types up in this module.
         shared.__signature__ = signature(handler, eval_str=True)  # type: ignore[attr-defined]
         return shared
+
+    return share

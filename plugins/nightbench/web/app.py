@@ -22,7 +22,7 @@ from nightbench.warehouse import MoveRefused
 from nightbench.warehouse.alert_actions import ACTIONS, Explained
 from nightbench.warehouse.pages import OpenPages
 from nightbench.web.alert_api import AlertApi, OpenTriage
-from nightbench.web.answer_cache import AnswerCache, SharedAnswers
+from nightbench.web.answer_cache import AnswerCache, shared_answers
 from nightbench.web.api_model import ApiError, ApiModel, Items, JsonAnswer
 from nightbench.web.compare_api import CompareApi, ComparedPairs, OverviewCell, PublishedCell
 from nightbench.web.comparison_api import ComparisonApi
@@ -34,7 +34,7 @@ from nightbench.web.run_api import CaseApi, OpenSpool, RunApi
 from nightbench.web.run_models import RunResults
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import SeriesHistory, SeriesPage
-from nightbench.web.upload_api import UploadApi
+from nightbench.web.upload_api import uploading
 
 STATIC = Path(__file__).resolve().parent / "static"
 ENTRY = "nightbench.js"
@@ -52,7 +52,7 @@ FORMER: Mapping[str, str] = {
     "experiments/ab/{name}": "experiments/{name}",
     "experiments/bisects/{name}": "experiments/{name}",
 }
-"""Former path of a route -> path now, which a request of the former one is told."""
+"""Former path of a route -> present path, which the answer to the former path names."""
 REPEAT = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
 
 ALSO_CSV: Mapping[str, type[ApiModel]] = {
@@ -187,11 +187,9 @@ def create_app(
     _experiments(add, api, access)
     for path, now in FORMER.items():
         app.add_api_route(f"{API}/{path}", _gone(now), methods=["GET"], include_in_schema=False)
-    receive = UploadApi(spool, base_url).receive
-    wheel = "comparisons/wheels/{name}"
     add(
-        wheel,
-        receive,
+        "comparisons/wheels/{name}",
+        uploading(spool, base_url),
         access.trigger,
         method="POST",
         body={"type": "string", "format": "binary"},
@@ -214,7 +212,7 @@ def _reads(
     health: HealthApi,
 ) -> tuple[tuple[str, Callable[..., Any]], ...]:
     """Return path and handler of the pages' data, except single alerts and logs."""
-    shared = SharedAnswers(repository).of
+    shared = shared_answers(repository)
     ui, runs, cases = UiApi(repository), RunApi(repository), CaseApi(repository, spool)
     compare = CompareApi(repository)
     return (

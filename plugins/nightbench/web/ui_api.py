@@ -16,12 +16,12 @@ from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
 from nightbench.warehouse.repository import Row
+from nightbench.web.alert_api import group_rows
 from nightbench.web.api_model import ApiModel, Items
 from nightbench.web.ui_models import (
     AxisValue,
     LossCurve,
     Morning,
-    MorningAlert,
     SeriesHistory,
     SeriesLosses,
     SeriesPage,
@@ -68,22 +68,15 @@ class UiApi:
             marks = repository.read("page_alert_marks", states=LIVE, cluster=None, framework=None)
             new, older = _new_first(marks, since, now)
             shown = [*new, *older][:ALERTS]
-            heads = repository.alerts([group[0]["alert_id"] for group in shown])
             runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
             for row in repository.read("ui_verdict_counts", run_ids=run_ids):
                 counts[row["run_id"]][row["verdict"]] = row["cases"]
-            medians = repository.sparklines(
-                (row["case_id"], row["cluster"]) for row in heads.values()
-            )
             return Morning.of(
                 at=now,
                 since=since,
-                alerts=[
-                    _morning_alert(group, heads[group[0]["alert_id"]], group in new, medians)
-                    for group in shown
-                ],
+                alerts=group_rows(repository, shown),
                 new_alerts=len(new),
                 older_alerts=len(older),
                 suites=[
@@ -245,17 +238,6 @@ def _new_first(
     groups = sorted(worst_first(rows), key=is_quiet)
     new = [group for group in groups if any(row["opened_at"] >= since for row in group)]
     return new, [group for group in groups if group not in new]
-
-
-def _morning_alert(
-    group: Sequence[Row], head: Row, is_new: bool, medians: Mapping[tuple[str, str], list[float]]
-) -> MorningAlert:
-    return MorningAlert.of(
-        head,
-        is_new=is_new,
-        alerts_of_cause=len(group),
-        medians=medians.get((head["case_id"], head["cluster"]), []),
-    )
 
 
 def _state_changes(repository: PageRepository, points: Sequence[Row]) -> list[list[str]]:

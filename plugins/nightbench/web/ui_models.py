@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from nightbench.web.api_model import ApiModel, Figures, Page, Word, or_else
+from nightbench.web.experiment_models import BisectSearch
 
 
 class Utilisation(ApiModel):
@@ -118,15 +119,18 @@ class AlertRow(LevelChange):
     severity_because: str
 
 
-class MorningAlert(AlertRow):
-    """An alert that still needs a user; the worst one, if several have one cause."""
+class AlertGroupRow(ApiModel):
+    """Alerts that hang together; most stand alone."""
 
-    is_new: bool
-    """True if the alert opened after the time in the request."""
-    alerts_of_cause: int
-    """Number of alerts of this cause that are not closed, including this alert."""
+    head: AlertRow
+    """The worst alert of the group."""
+    alerts: int
+    states: dict[str, int]
+    """Number of alerts of the group in each state."""
     medians: list[float]
-    """Newest throughputs of the series, oldest first, in units of work per second."""
+    """Newest throughputs of the series of `head`, oldest first, in units of work per second."""
+    bisect: BisectSearch | None
+    """The newest bisect of any alert in the group."""
 
 
 class RunHead(ApiModel):
@@ -208,12 +212,12 @@ class Morning(ApiModel):
 
     at: datetime
     since: datetime
-    alerts: list[MorningAlert]
-    """New alerts first, each part ordered from the worst; 100 at most."""
+    alerts: list[AlertGroupRow]
+    """The new groups first, each part ordered from the worst; 100 at most."""
     new_alerts: int
-    """Number of new alerts; alerts of one cause are counted once."""
+    """Number of groups with an alert that opened after `since`."""
     older_alerts: int
-    """Number of other alerts that are not closed, counted likewise."""
+    """Number of other groups with alerts that are not closed."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
     left_out: list[LeftOutCase]

@@ -2,6 +2,7 @@
 
 import hashlib
 import tempfile
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
@@ -31,26 +32,21 @@ class UploadedWheel(ApiModel):
     """In bytes."""
 
 
-class UploadApi:
-    """Handler of the API that receives wheels."""
-
-    def __init__(self, spool: OpenSpool, base_url: str) -> None:
-        self._spool = spool
-        self._base_url = base_url
+def uploading(spool: OpenSpool, base_url: str) -> Callable[..., Coroutine[Any, Any, UploadedWheel]]:
+    """Return the handler of the API that receives wheels."""
 
     async def receive(
-        self,
         request: Request,
         name: Annotated[str, Path(json_schema_extra=NAME)],
         sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$")],
     ) -> UploadedWheel:
         """Keep a wheel under its digest; one that was sent before is kept from now on."""
-        refuse_unmeant(request.headers, self._base_url)
+        refuse_unmeant(request.headers, base_url)
         if not WHEEL.fullmatch(name) or len(name) > LONGEST_NAME:
             raise HTTPException(
                 422, f'name: found "{name[:80]}"; expected the name of a wheel, *.whl'
             )
-        uploads = self._spool().uploads
+        uploads = spool().uploads
         if await run_in_threadpool(uploads.size) > MOST_STORED_BYTES:
             raise HTTPException(507, f"The stored wheels already exceed {MOST_STORED_BYTES} bytes.")
         digest, size = hashlib.sha256(), 0
@@ -74,3 +70,5 @@ class UploadApi:
             except SpoolError as error:
                 raise HTTPException(507, str(error)) from error
         return UploadedWheel(build=f"upload:{sha256}/{name}", sha256=sha256, size=size)
+
+    return receive

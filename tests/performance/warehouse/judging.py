@@ -39,7 +39,11 @@ def plan_of(run: Run, planned: Sequence[PlannedCase], cluster: Cluster) -> RunPl
         channels=(),
         cluster=cluster,
         cases=tuple(
-            CasePlan(each, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False, None)
+            CasePlan(
+                each,
+                processes=(Process("trainer-0", "trainer", 0, "n1", 0),),
+                units_per_trainer_step=None,
+            )
             for each in planned
         ),
     )

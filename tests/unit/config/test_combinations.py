@@ -49,21 +49,26 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ("pytorch", "bert_base", {**RANKS, "layout": "channels_last"}, "a layout of images"),
         ("pytorch", "llama", {**RANKS, "layout": "channels_last"}, "a layout of images"),
         ("paddle3", "bert_base", {**RANKS, "layout": "channels_last"}, "a layout of images"),
-        ("jax", "vgg16", {**RANKS, "compiler": "xla", "layout": "channels_last"}, "so by default"),
-        ("paddle2", "ctr_dnn", {**SERVERS, "execution": "graph"}, "the default is a graph already"),
-        ("paddle2", "word2vec", {**SINGLE, "execution": "graph"}, "sparse embeddings no gradient"),
+        (
+            "jax",
+            "vgg16",
+            {**RANKS, "compiler": "xla", "layout": "channels_last"},
+            "layout by default",
+        ),
+        ("paddle2", "ctr_dnn", {**SERVERS, "execution": "graph"}, "is already a graph"),
+        ("paddle2", "word2vec", {**SINGLE, "execution": "graph"}, "gradients of sparse"),
         ("paddle3", "llama", {**SHARDS, "execution": "graph", "shard_stage": 1}, "whole replicas"),
         ("paddle2", "gpt2", RANKS, "no causal attention on CPUs"),
         ("paddle2", "llama", RANKS, "no grouped queries"),
         ("paddle2", "mixtral", RANKS, "no grouped queries"),
         ("oneflow", "gpt2", RANKS, "no attention with masks"),
         ("oneflow", "llama", RANKS, "no attention with masks"),
-        ("pytorch", "mixtral", {**RANKS, "compiler": "inductor"}, "inductor compiles for sizes"),
+        ("pytorch", "mixtral", {**RANKS, "compiler": "inductor"}, "for fixed sizes"),
         ("pytorch", "mixtral", {**SPLIT, "tensor": 2}, "mixtral is never split by tensor: found 2"),
         ("pytorch", "llama", {**SPLIT, "expert": 2}, "llama is never split by expert: found 2"),
         ("pytorch", "mixtral", {**SPLIT, "expert": 3}, "found 3 with collective on 2x4; expected"),
         ("pytorch", "mixtral", {**SIXTEEN, "expert": 16}, "a divisor of experts, which are 8 "),
-        ("pytorch", "mixtral", {**SHARDS, "expert": 2, "shard_stage": 1}, "experts are each devi"),
+        ("pytorch", "mixtral", {**SHARDS, "expert": 2, "shard_stage": 1}, "has experts of its own"),
         (
             *("pytorch", "mixtral", {**TWELVE, "expert": 4, "shard": 6, "shard_stage": 3}),
             "found 6 with expert 4; expected a multiple of it, or less",
@@ -72,7 +77,7 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             *("pytorch", "mixtral", {**TWELVE, "expert": 2, "shard": 6, "shard_stage": 3}),
             "found 6 with expert 2; expected 2 times a divisor of hidden 64 and inner 88",
         ),
-        ("jax", "mixtral", {**XLA, "shard_stage": 2, "expert": 2}, "replicates what is not of exp"),
+        ("jax", "mixtral", {**XLA, "shard_stage": 2, "expert": 2}, "outside of experts"),
         ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
         ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),
         ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),
@@ -80,12 +85,12 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "pytorch",
             "word2vec",
             {**ALONE, "strategy": Strategy.SINGLE, "compiler": "inductor"},
-            "for dense",
+            "as dense gradients",
         ),
         ("pytorch", "llama", {**SHARDS, "compiler": "inductor"}, "gathered one by one"),
-        ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks hold parts"),
-        ("jax", "llama", {**XLA, "shard_stage": 1}, "splits a parameter with its states"),
-        ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks hold parts"),
+        ("pytorch", "llama", {**SHARDS, "precision": "fp16"}, "these ranks have only parts"),
+        ("jax", "llama", {**XLA, "shard_stage": 1}, "splits parameters together with their states"),
+        ("jax", "llama", {**XLA, "precision": "fp16"}, "these ranks have only parts"),
         ("pytorch", "llama", {**SPLIT, "tensor": 3}, "found 3 with collective on 2x4; expected"),
         (
             *("pytorch", "llama", {**SPLIT, "tensor": 2, "pipeline": 2, "shard": 4}),
@@ -112,8 +117,8 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             {**SPLIT, "context": 2},
             "gpt2 is never split by context: found 2; expected",
         ),
-        ("jax", "llama", {**SPLIT, "context": 2, "compiler": "xla"}, "every device whole sequen"),
-        ("pytorch", "llama", {**SPLIT, "context": 2, "shard": 2, "shard_stage": 1}, "computes pie"),
+        ("jax", "llama", {**SPLIT, "context": 2, "compiler": "xla"}, "whole sequences"),
+        ("pytorch", "llama", {**SPLIT, "context": 2, "shard": 2, "shard_stage": 1}, "pieces"),
         (
             "pytorch",
             "llama",
@@ -142,26 +147,26 @@ def refusal(line: str, workload: str, **axes: object) -> str:
         ),
         (
             *("pytorch", "llama", {**DEEP, "schedule": "zero_bubble", "recompute": "selective"}),
-            "selective checkpoints take one backward",
+            "selective checkpoints support one backward",
         ),
         (
             *("pytorch", "llama", {**DEEP, "schedule": "interleaved", "micro_batches": 5}),
             "found 5 with interleaved; expected rounds of equal size, for example a multiple of",
         ),
         ("pytorch", "llama", {**SPLIT, "tensor": 2, "shard": 2, "shard_stage": 1}, "whole states"),
-        ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "ask for `schedule: gpipe`"),
+        ("jax", "llama", {**SPLIT, **STAGES, "compiler": "xla"}, "request `schedule: gpipe`"),
         (
             "paddle3",
             "llama",
             {**SPLIT, "pipeline": 2, "schedule": "1f1b"},
-            "which ProcessGroupGLOO has not",
+            "which ProcessGroupGLOO does not have",
         ),
-        ("paddle3", "llama", {**SPLIT, "context": 2}, "over gloo waits for whom it sends to"),
+        ("paddle3", "llama", {**SPLIT, "context": 2}, "waits for the receiver over gloo"),
         ("paddle3", "mixtral", {**SPLIT, "expert": 2}, "global_scatter has no kernel for CPUs"),
-        ("paddle3", "llama", {**RANKS, "recompute": "selective"}, "nothing of what it made"),
+        ("paddle3", "llama", {**RANKS, "recompute": "selective"}, "the function computed"),
         (
             *("paddle3", "llama", {**SHARDS, "shard_stage": 1, "tensor": 2}),
-            "fleet gives each device whole states",
+            "fleet gives each device the whole states",
         ),
         (
             *("pytorch", "bert_base", {**RANKS, **ROUNDED}),
@@ -172,25 +177,25 @@ def refusal(line: str, workload: str, **axes: object) -> str:
             "found bf16 with resnet50_v1.5, whose optimizer is momentum; expected a workload that "
             "Adam",
         ),
-        ("paddle3", "llama", {**RANKS, **ROUNDED}, "states in float32 beside parameters in float"),
+        ("paddle3", "llama", {**RANKS, **ROUNDED}, "if the parameters are in float"),
         ("tensorflow2", "bert_base", {**RANKS, **ROUNDED}, "does not support state_precision bf16"),
         *(
-            (line, "resnet50_v1.5", {**ALONE, "tuning": name}, "which a lone process has not")
+            (line, "resnet50_v1.5", {**ALONE, "tuning": name}, "a single process does not use")
             for line, name in [*(("pytorch", x) for x in REDUCED), ("paddle2", BUFFER)]
         ),
         (
             *("pytorch", "gpt2", {**SHARDS, "tuning": "ddp_fp16"}),
-            "does not run shard_stage 3 with tuning ddp_fp16: it is of DistributedDataParallel",
+            "does not run shard_stage 3 with tuning ddp_fp16: the tuning is a",
         ),
-        ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": BUFFER}, "beside servers have not"),
-        ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": MERGED}, "it is they that update"),
+        ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": BUFFER}, "with servers do not use"),
+        ("paddle2", "vgg16_cifar", {**SERVERS, "tuning": MERGED}, "the servers update the weights"),
         ("paddle3", "gpt2", {**ALONE, "tuning": MERGED}, "for Momentum and Adam"),
         ("paddle2", "vgg16", {**ALONE, "tuning": "amp_o2"}, "a level of mixed precision"),
         (
             "pytorch",
             "gpt2",
             {**ALONE, "tuning": "compile_max_autotune"},
-            "`compiler: inductor` too",
+            "also request `compiler: inductor`",
         ),
         *(
             ("pytorch", workload, {**ALONE, "data": data, "tuning": "dali"}, "images from files")
@@ -262,7 +267,7 @@ def test_weights_are_gathered_again_on_cpus_by_the_parts_of_a_pipeline_alone() -
     cluster = Cluster("c", nodes, device_kind="cpu", devices_per_node=4)
     axes = {**SPLIT, "compiler": "xla", "shard": 2, "shard_stage": 3, "batch_size_per_device": 2}
     case = Case("llama", "jax", **axes)
-    said = "jax does not run pipeline 1 with device cpu with shard_stage 3: XLA gathers once for"
+    said = "jax does not run pipeline 1 with device cpu with shard_stage 3: on CPUs, XLA"
     assert said in str(refusal_of(case, SHIPPED, cluster))
     in_parts = dataclasses.replace(case, pipeline=2, schedule="gpipe")
     assert refusal_of(in_parts, SHIPPED, cluster) is None

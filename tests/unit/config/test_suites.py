@@ -586,7 +586,7 @@ def test_the_largest_batch_is_searched_by_trainers_alone(
 def test_what_nobody_has_run_is_measured_where_that_is_asked_for(
     suite_file: Write, catalog: Catalog
 ) -> None:
-    never = Untried("no GPU was at hand")
+    never = Untried("no GPU was available")
     line = catalog.frameworks["pytorch"]
     devices = line.model_copy(update={"devices": {"cpu": None, "gpu": never}})
     precision = {"fp32": {"cpu": None, "gpu": None}, "bf16": {"cpu": "too slow", "gpu": never}}

@@ -151,7 +151,7 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.BATCH_JOB_ENDED: ("Slurm job 17", "TIMEOUT", ""),
     ReasonCode.TIME_LIMIT: ("", "", "2 h"),
     ReasonCode.NO_OUTCOME: ("", "", ""),
-    ReasonCode.WINDOW_ENDED: ("2026-09-13 06:00 UTC", "2 good of 5 repeats", "5 good ones"),
+    ReasonCode.WINDOW_ENDED: ("2026-09-13 06:00 UTC", "2 good of 5 repeats", "5 good repeats"),
     ReasonCode.NOT_BEGUN: ("2026-09-13 06:00 UTC", "takes about 30 min", ""),
     ReasonCode.TIME_UNKNOWN: ("", "2 h", "1 h"),
     ReasonCode.NIGHT_TOO_SHORT: ("", "about 1 h 30 min", "1 h (the hours 22-06)"),

@@ -79,7 +79,8 @@ def test_a_case_starts_on_a_node_that_is_left(planned):
     # The ingest expects its processes where they ran.
     job, store = found.job, run.case(found.job.case.case_id)
     store.save_job(moved.job.to_json())
-    case = CasePlan(PlannedCase(job.case, job.build, "d", "samples"), job.processes, None, False, 1)
+    planned = PlannedCase(job.case, job.build, "d", "samples")
+    case = CasePlan(planned, processes=job.processes, units_per_trainer_step=1)
     assert as_launched(case, store).processes == moved.job.processes
 
 

@@ -135,7 +135,7 @@ def test_without_a_good_repeat_the_case_has_failed_and_says_why() -> None:
     assert checks.code is ReasonCode.NO_GOOD_REPEAT
     refused = Reason(ReasonCode.CHECK_FAILED, subject="steps", observed="4", expected="5")
     reasons = summarise(repeat(1, 5.0), good=set(), refusals=[refused]).reasons
-    assert sentences(reasons) == "no repeat passed its checks: steps: 4, expected: 5"
+    assert sentences(reasons) == "no good repeat: steps: 4, expected: 5"
 
 
 def test_version_and_fingerprint_come_from_the_records() -> None:

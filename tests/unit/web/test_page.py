@@ -181,5 +181,5 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
 def test_every_model_has_a_type() -> None:
     text = typescript()
     assert "  change: number | null;" in text
-    assert "export type MorningAlert = {" in text
-    assert "  alerts: Array<MorningAlert>;" in text
+    assert "export type AlertGroupRow = {" in text
+    assert "  alerts: Array<AlertGroupRow>;" in text

@@ -105,7 +105,7 @@ class Case:
     link_bandwidth: str = "full"
     """Limit of the network links, such as 1gbit; full: no limit."""
     threads: int | None = None
-    """Threads of each process; null: the framework's choice."""
+    """Threads of each process; null: see `threads` of a suite."""
     sparsity: float | None = None
     """Percent of the gradients that a compression leaves out of an exchange."""
     cpus: int | None = None

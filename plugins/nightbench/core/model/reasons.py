@@ -142,7 +142,7 @@ class ReasonCode(StrEnum):
         "no_common_interval",
         "the last trainer opened its window {observed} after the first trainer closed its own",
     )
-    NO_GOOD_REPEAT = "no_good_repeat", "no repeat passed its checks"
+    NO_GOOD_REPEAT = "no_good_repeat", "no good repeat"
     ENDED_AS = "ended_as", "the repeat ended with the status {observed}"
     CHECK_FAILED = "check_failed", "{subject}: {observed}, expected: {expected}"
     # Said of a node over the nights.

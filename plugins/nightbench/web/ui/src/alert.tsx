@@ -5,7 +5,7 @@ import { useParams } from "react-router-dom";
 
 import { Actions } from "./actions";
 import { useApi } from "./api";
-import type { BisectSearch, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
+import type { BisectSearch, AlertDetail, AlertEvent, AlertRow, SeriesHistory } from "./api-types";
 import { judged, moment, percent, words } from "./format";
 import {
   AlertLink,
@@ -62,16 +62,6 @@ const MEMBER_COLUMNS: Column<AlertRow>[] = [
   { name: "Owner", cell: (alert) => <bdi>{alert.owner || "–"}</bdi> },
 ];
 
-const TEST_COLUMNS: Column<BisectTest>[] = [
-  { name: "Test", cell: (test) => `${test.number} (${test.kind})` },
-  { name: "Version", cell: (test) => test.version },
-  { name: "Compared with", cell: (test) => test.against },
-  { name: "Result", cell: (test) => test.result || test.status },
-  { name: "Ratio", isNumber: true, cell: (test) => ratio(test.ratio, test.low, test.high) },
-  { name: "Pairs", isNumber: true, cell: (test) => test.rounds ?? "–" },
-  { name: "Reason", cell: (test) => <bdi>{test.why}</bdi> },
-];
-
 function Bisect({ bisect }: { bisect: BisectSearch }) {
   return (
     <Section title="First slow version">
@@ -83,14 +73,6 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
         {bisect.started_at && `started ${moment(bisect.started_at)} UTC`}; {Math.round(bisect.spent_s / 60)} of{" "}
         {Math.round(bisect.budget_s / 60)} minutes used. {bisect.notes.join(" ")}
       </Text>
-      {bisect.tests.length > 0 && (
-        <DataTable
-          label={`Tests of bisect ${bisect.name}`}
-          columns={TEST_COLUMNS}
-          rows={bisect.tests}
-          rowKey={(test) => String(test.number)}
-        />
-      )}
     </Section>
   );
 }

@@ -80,8 +80,7 @@ export function events(series: SeriesHistory): Event[] {
 }
 
 /**
- * Labels of marks at places on an axis, sorted: those that would cover each other are one, which names
- * an alert first. Near the end of the axis a label is to the left of its mark.
+ * Labels of marks on an axis, sorted. Labels that would cover each other become one label, which names an alert first. Near the end of the axis, a label is to the left of its mark.
  */
 export function mergeLabels<T extends { x: number; label: string; kind: Event["kind"] }>(
   marks: T[],

@@ -48,7 +48,7 @@ function titles(groups: CurvePoint[][]): string[] {
   );
 }
 
-/** Panels of an axis, those with most points first. */
+/** Panels of an axis; panels with the most points come first. */
 export function curvePanels(items: CurvePoint[], axis: CurvePoint["axis"]): CurvePanel[] {
   const groups = new Map<string, CurvePoint[]>();
   for (const point of items) {

@@ -1,26 +1,14 @@
 // New alerts since yesterday, the worst first; then the newest runs and missing results.
-import { Box, Code, Flex, Heading, List, NativeSelect, Text } from "@chakra-ui/react";
+import { Code, Flex, Heading, List, NativeSelect, Text } from "@chakra-ui/react";
 import { useSearchParams } from "react-router-dom";
 
+import { ALERT_COLUMNS } from "./alert-table";
 import { useApi } from "./api";
-import type { MorningAlert, Morning, SuiteRun } from "./api-types";
+import type { AlertGroupRow, Morning, SuiteRun } from "./api-types";
 import { ago, day, moment, percent, words } from "./format";
-import {
-  AlertLink,
-  AlertState,
-  Answered,
-  Change,
-  Confirmation,
-  Headline,
-  Link,
-  LOST,
-  Note,
-  Section,
-  State,
-  useTitle,
-} from "./parts";
+import { Answered, Headline, Link, LOST, Note, Section, useTitle } from "./parts";
 import { routes } from "./routes";
-import { type Column, DataTable, Sparkline } from "./table";
+import { type Column, DataTable } from "./table";
 
 const SPANS = [
   ["1", "since yesterday"],
@@ -28,65 +16,6 @@ const SPANS = [
   ["7", "in the last 7 days"],
   ["31", "in the last 31 days"],
 ] as const;
-
-const ALERT_COLUMNS: Column<MorningAlert>[] = [
-  {
-    name: "Severity",
-    cell: (alert) => <State name={alert.severity} title={alert.severity_because} />,
-  },
-  {
-    name: "Change",
-    cell: (alert) =>
-      alert.change === null ? (
-        <State name={alert.verdict} />
-      ) : (
-        <Change of={alert} />
-      ),
-  },
-  {
-    name: "Series",
-    cell: (alert) => (
-      <Box>
-        <Link to={routes.series(alert.case_id, alert.cluster)}>{alert.case_id}</Link>
-        <Text color="fg.muted" fontSize="xs">
-          on {alert.cluster}
-          {alert.alerts_of_cause > 1 && `, and ${alert.alerts_of_cause - 1} more with the same cause`}
-        </Text>
-      </Box>
-    ),
-  },
-  {
-    name: "Newest medians",
-    cell: (alert) => <Sparkline medians={alert.medians} unit={alert.unit} />,
-  },
-  {
-    name: "Onset",
-    cell: (alert) => (
-      <Text as="span" whiteSpace="nowrap" title={`alert opened ${moment(alert.opened_at)} UTC`}>
-        {day(alert.since ?? alert.opened_at)}
-      </Text>
-    ),
-  },
-  {
-    name: "Cause",
-    cell: (alert) => (
-      <Box>
-        {alert.cause ? words(alert.cause) : "unknown"}
-        {alert.cause_suspect && `: ${alert.cause_suspect}`} <Confirmation alert={alert} />
-      </Box>
-    ),
-  },
-  { name: "State", cell: (alert) => <AlertState alert={alert} /> },
-  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "none"}</bdi> },
-  {
-    name: "Alert",
-    cell: (alert) => (
-      <Text as="span" whiteSpace="nowrap">
-        <AlertLink alertId={alert.alert_id} />
-      </Text>
-    ),
-  },
-];
 
 const SUITE_COLUMNS: Column<SuiteRun>[] = [
   {
@@ -142,9 +71,9 @@ function Empty() {
 
 function Report({ morning }: { morning: Morning }) {
   if (morning.is_empty) return <Empty />;
-  const fresh = morning.alerts.filter((alert) => alert.is_new);
-  const older = morning.alerts.filter((alert) => !alert.is_new);
-  const key = (alert: MorningAlert) => String(alert.alert_id);
+  const fresh = morning.alerts.slice(0, morning.new_alerts);
+  const older = morning.alerts.slice(morning.new_alerts);
+  const key = ({ head }: AlertGroupRow) => String(head.alert_id);
   return (
     <>
       <Headline morning={morning} />

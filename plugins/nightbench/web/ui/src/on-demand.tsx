@@ -6,8 +6,7 @@ import { Failure, Reading } from "./parts";
 export type OnDemand<Props> = ComponentType<Props> & { load: () => Promise<void> };
 
 /**
- * Returns a component that loads another one. Not by Suspense: React keeps each fallback of that
- * for 300 ms, and Airflow has shown one already.
+ * Returns a component that loads another component. It does not use Suspense: React shows each fallback of Suspense for 300 ms, and Airflow has already shown a fallback.
  */
 export function onDemand<Props extends object>(
   chunk: () => Promise<ComponentType<Props>>,

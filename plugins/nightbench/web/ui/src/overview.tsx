@@ -126,7 +126,7 @@ export function Overview() {
             <Heat items={measured} label="Workloads by framework lines" />
             <Help page="pages.md">
               <Text>
-                Percent: the newest medians of a line, divided by those of the best line with equal work. The value is a geometric mean over the line's series. “Measured” means that no other line has equal work.
+                Percent: the newest medians of a line, divided by the newest medians of the best line with equal work. The value is a geometric mean over the line's series. “Measured” means that no other line has equal work.
               </Text>
               <Text>In 30 days: the newest medians compared with the medians of the 30 days before.</Text>
               <Text>Untried: series whose configuration has never run on this kind of device before.</Text>

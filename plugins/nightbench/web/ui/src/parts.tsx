@@ -356,7 +356,7 @@ export function useTitle(title: string): void {
   }, [title]);
 }
 
-/** Shows an error of these pages in their place, so that Airflow's own page stays. */
+/** Shows an error instead of the Nightbench page in which it occurred, so that Airflow's own page remains. */
 export class Boundary extends Component<{ children: ReactNode }, { error?: Error }> {
   override state: { error?: Error } = {};
 
@@ -464,7 +464,7 @@ export const LOST = ["failed", "quarantined", "left_out", "without_result"] as c
 
 /** Whether a user must act, in one line. */
 export function Headline({ morning }: { morning: Morning }) {
-  const fresh = morning.alerts.filter((alert) => alert.is_new);
+  const worst = morning.new_alerts ? morning.alerts[0]?.head : undefined;
   const lost = LOST.map((key) => ({
     key,
     cases: morning.suites.reduce((sum, run) => sum + run[key], 0),
@@ -480,15 +480,15 @@ export function Headline({ morning }: { morning: Morning }) {
       : "",
     morning.missing.length ? `${count(morning.missing.length, "night")} missing` : "",
   ].filter(Boolean);
-  const status = fresh.length || morning.missing.length ? "error" : failed ? "warning" : "success";
+  const status = worst || morning.missing.length ? "error" : failed ? "warning" : "success";
   return (
     <Note status={status}>
       <Text fontSize="lg" fontWeight="semibold">
         {parts.join(", ")}.
       </Text>
-      {fresh[0] && (
+      {worst && (
         <Text>
-          Worst: {fresh[0].case_id} on {fresh[0].cluster}: {fresh[0].sentence}
+          Worst: {worst.case_id} on {worst.cluster}: {worst.sentence}
         </Text>
       )}
     </Note>

@@ -202,7 +202,7 @@ export function Plot({ series }: { series: SeriesHistory }) {
         onOpen={(index) => void navigate(routes.case(points[index]!.run_id, series.case_id))}
       />
       <Help page="pages.md#read-the-values">
-        <Text>Triangle down: regressed. Triangle up: improved. Cross: no valid result. Ring: a build that replaced the suite's build.</Text>
+        <Text>Triangle down: regressed. Triangle up: improved. Cross: the result failed its checks, or the case has no result. Ring: a build that replaced the suite's build.</Text>
         <Text>Triangle at an edge of the plot: a result outside of the plotted range.</Text>
         <Text>Grey band: baseline ± minimum detectable slowdown. Times are in UTC.</Text>
         {published.map((each) => (

@@ -27,7 +27,7 @@ Object.assign(globalThis, { nightbenchSite: (part: Part) => waiting.shift()?.(pa
 
 const pageOf = (caseId: string, cluster: string) => `${root}s/${cluster}/${caseId}.html`;
 
-/** Load a script of data; one after the other, so that each meets who asked for it. */
+/** Loads a script of data. Scripts load one after another, so that each finds the caller that requested it. */
 let last: Promise<unknown> = Promise.resolve();
 function part(name: string): Promise<Part> {
   const known = loaded.get(name);

@@ -26,7 +26,7 @@ function Tab({ children }: { children: ReactNode }) {
   );
 }
 
-/** The runs of a suite's DAG; for any other DAG all runs, since the DAG may have made them. */
+/** Shows the runs of a suite's DAG. Any other DAG may have made any run, so its tab shows all runs. */
 function DagTab({ dagId = "" }: Props) {
   const suite = dagId.startsWith(NIGHTLY) ? dagId.slice(NIGHTLY.length) : undefined;
   return (
