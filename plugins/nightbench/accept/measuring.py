@@ -180,7 +180,7 @@ def try_modes(
     """
     cluster, now = context.cluster, datetime.now(UTC)
     _load_interrupted(cluster.name, context.spool, context.connect)
-    span = None if context.outside_hours else open_now(cluster, now)
+    closes_at = None if context.outside_hours else open_now(cluster, now)
     run_id = new_run_id(SUITE, now)
     observer.say(f"cluster {cluster.name}: checking and measuring {len(cluster.nodes)} nodes")
     health = asyncio.run(examine(context, cells))
@@ -208,7 +208,7 @@ def try_modes(
         started_at=now,
         dag_id=context.dag_id,
         dag_run_id=context.dag_run_id,
-        deadline=span.end if span else None,
+        deadline=closes_at,
         past=case_histories(cluster.name, context.connect),
     )
     folder = store_plan(plan, context.spool)

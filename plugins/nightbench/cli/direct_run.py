@@ -115,8 +115,8 @@ def _plan_now(chosen: Chosen, now: datetime) -> RunPlan:
                 f"--night: the next night begins at {clock(night.window.start)}, and --direct "
                 "does not wait; start the night then, or omit --night or --direct"
             )
-    elif not chosen.outside_hours and (span := planning.open_now(chosen.cluster, now)):
-        deadline = span.end
+    elif not chosen.outside_hours:
+        deadline = planning.open_now(chosen.cluster, now)
     return make_plan(
         chosen.suite,
         chosen.cluster,

@@ -102,8 +102,7 @@ def experiment_context(
         UserError: the cluster's hours do not hold now.
     """
     shipment = shipment_of_now(catalog.code_digest, cluster.environments.wheelhouse)
-    span = None if outside_hours else open_now(cluster, datetime.now(UTC))
-    ends = (until, span.end if span else None)
+    ends = (until, None if outside_hours else open_now(cluster, datetime.now(UTC)))
     deadline = min((end for end in ends if end is not None), default=None)
     states: Mapping[str, NodeState] = {}
     try:

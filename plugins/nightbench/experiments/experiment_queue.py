@@ -55,10 +55,10 @@ def gap(cluster: str, suites: Iterable[ScheduledSuite], spool: Spool, now: datet
         ):
             return Gap(why_not=f"the night {run.run_id} is in progress")
     try:
-        span = open_now(where, now)
+        closes_at = open_now(where, now)
     except UserError as error:
         return Gap(why_not=str(error))
-    ends = [span.end] if span else []
+    ends = [closes_at] if closes_at else []
     for each in suites:
         if each.cluster == cluster and each.timetable is not None:
             nights = expected_nights(each.timetable, now, now + timedelta(days=2))

@@ -22,7 +22,7 @@ from nightbench.core.budget import (
 from nightbench.core.capabilities import broken
 from nightbench.core.errors import UserError, WarehouseRefused, WarehouseUnavailable
 from nightbench.core.expected_nights import LONGEST_WAIT
-from nightbench.core.hours import Hours, Span, opening
+from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Catalog, Cluster, Suite
 from nightbench.core.placement import resources_of
 from nightbench.core.run_plan import definition_digest, make_plan, nodes_of
@@ -108,7 +108,7 @@ def next_night(suite: Suite, cluster: Cluster, at: datetime) -> NightWindow:
     return found
 
 
-def open_now(cluster: Cluster, at: datetime) -> Span | None:
+def open_now(cluster: Cluster, at: datetime) -> datetime | None:
     """Return until when a cluster may be measured on now; None: no limit.
 
     Raises:
@@ -119,7 +119,7 @@ def open_now(cluster: Cluster, at: datetime) -> Span | None:
     hours = Hours.parse(cluster.window)
     span = opening([hours], at)
     if span is not None and span.start <= at:
-        return span
+        return span.end
     there = at.astimezone(hours.zone)
     again = f"; the next hours begin at {clock(span.start)}" if span else ""
     raise UserError(
@@ -190,8 +190,8 @@ def plan_run(
     if request.night:
         night = plan_night(suite, cluster, catalog, past, started_at)
         _log_night(night)
-    elif not request.outside_hours and (span := open_now(cluster, started_at)):
-        deadline = span.end
+    elif not request.outside_hours:
+        deadline = open_now(cluster, started_at)
     plan = make_plan(
         suite,
         cluster,

@@ -335,8 +335,7 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     Raises:
         UserError: the cluster's hours do not hold now.
     """
-    span = open_now(planned.cluster, now)
-    job = dataclasses.replace(planned.job, deadline=span.end if span else None)
+    job = dataclasses.replace(planned.job, deadline=open_now(planned.cluster, now))
     changed = dataclasses.replace(planned, job=job)
     # Stored, because the triggerer reads the same job.
     save_job(run, changed, generation=job.generation)

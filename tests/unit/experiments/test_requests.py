@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from tests.recording import away
 
 from nightbench.accept import states
 from nightbench.config.compare_builds import fetch_wheel, planned_build, uploaded
 from nightbench.config.experiment_requests import BisectRequest, CompareRequest
 from nightbench.config.run_request import RunRequest
-from nightbench.core.errors import UserError, WarehouseUnavailable
+from nightbench.core.errors import UserError
 from nightbench.core.expected_nights import NightSchedule
 from nightbench.core.model import Catalog, Cluster, ComparePolicy, GitRepository, Suite
 from nightbench.core.model.experiments import Experiment, ExperimentKind
@@ -58,10 +59,6 @@ CONTENT = b"a wheel"
 def test_a_field_that_is_wrong_is_named(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match="^" + re.escape(words)):
         CompareRequest.from_params({**ASKED, **changed})
-
-
-def away() -> Any:
-    raise WarehouseUnavailable("the warehouse is away")
 
 
 @pytest.fixture(autouse=True, scope="module")
