@@ -58,12 +58,10 @@ def list_alerts(
     with common.reader() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
         unplanned = unplanned_sentences(warehouse.alerts.read("unmeasured_alerts"))
-    if json:
-        common.print_json(rows)
-        return
-    say_overdue()
-    if not rows:
-        out.print("No alerts." if every else "No open alerts. To list closed alerts: --all")
+    if not json:
+        say_overdue()
+    none = "No alerts." if every else "No open alerts. To list closed alerts: --all"
+    if common.all_said(rows, none, json=json):
         return
     out.print(common.table(*_table_of(rows)))
     for alert, sentence in unplanned.items():

@@ -145,7 +145,9 @@ def nodes(
         return
     out.print(nodes_table(where.name, rows))
     for change in changes:
-        say(change_line(change))
+        said = sentences(reasons_from_json(change["reasons"]))
+        state = f"{change['node']}  {change['state']}  {change['by_whom']}"
+        say(f"{_moment(change['since'])}  {state}: {said}")
 
 
 def _say(state: NodeState) -> None:
@@ -338,14 +340,6 @@ def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         )
     columns = ("node", "state", "since", "faults", "last preflight", "why")
     return common.table(columns, lines, title=cluster)
-
-
-def change_line(change: Mapping[str, Any]) -> str:
-    """Return one change of a node's state as a line."""
-    return (
-        f"{_moment(change['since'])}  {change['node']}  {change['state']}  "
-        f"{change['by_whom']}: {sentences(reasons_from_json(change['reasons']))}"
-    )
 
 
 def _moment(at: datetime | None) -> str:
