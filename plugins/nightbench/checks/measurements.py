@@ -64,6 +64,7 @@ def _comparable_version(context: CheckContext, m: Measurement) -> str:
 
 
 def _drift(m: Measurement) -> float | None:
+    """Return the median over the good repeats of how far step times drift."""
     good = [r for r in m.repeats if r.throughput is not None and r.problem is None]
     drifts = [abs(r.drift) for r in good if r.drift is not None]
     return median(drifts) if drifts else None

@@ -98,6 +98,7 @@ def _absent(context: CheckContext, repeat: Repeat) -> str:
 
 
 def _differing_weights(repeat: Repeat) -> str:
+    """Return the digest of each rank's weights if they differ or one is missing."""
     digests = {r.name: r.weights_digest for r in repeat.measured}
     if len(set(digests.values())) <= 1 and None not in digests.values():
         return ""
@@ -113,6 +114,7 @@ def _differing_steps(repeat: Repeat) -> str:
 
 
 def _parameters(context: CheckContext, rank: RankResult) -> int | None:
+    """Return the trainable parameters; None if a parameter server may hold them."""
     # A server may hold the embedding tables: then trainers cannot count them.
     uncounted = None if context.case.strategy is Strategy.PARAMETER_SERVER else 0
     return rank.parameters if rank.parameters is not None else uncounted
@@ -166,6 +168,7 @@ def _difference(found: float, other: float) -> float | None:
 
 
 def _contradiction(summary: RepeatSummary) -> float | None:
+    """Return the relative difference from the throughput by step times."""
     if summary.throughput is None:
         return None
     # An unconfirmed throughput counts as contradicted.

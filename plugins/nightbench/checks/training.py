@@ -31,6 +31,7 @@ thousand. It is doubled after 2,000 good steps at the earliest."""
 
 
 def _bad_losses(rank: RankResult) -> str:
+    """Return the steps whose loss is no finite number."""
     if not rank.loss_window:
         return "no loss was recorded"
     losses = {"first step": rank.loss_first} | {
@@ -40,6 +41,7 @@ def _bad_losses(rank: RankResult) -> str:
 
 
 def _unchanged(rank: RankResult) -> str:
+    """Return the tensors that did not change, or that became not finite."""
     if rank.weights_moved is None:
         return "the rank does not report the change of its weights"
     if not rank.weights_moved:
@@ -91,16 +93,19 @@ def _loss_not_lower(repeat: Repeat) -> str | None:
 
 
 def _work_done(context: CheckContext, rank: RankResult) -> float | None:
+    """Return a step's FLOPs divided by the model's FLOPs; None if they were not counted."""
     model = (context.step_flops_per_unit or 0.0) * rank.samples_per_step
     return None if rank.flops_per_step is None or not model else rank.flops_per_step / model
 
 
 def _skipped(rank: RankResult) -> str:
+    """Return the number of skipped updates if it is more than a few."""
     skipped, steps = rank.skipped_updates or 0, len(rank.step_seconds)
     return "" if skipped <= FEW_SKIPPED + steps // 1000 else f"{skipped} of {steps} updates skipped"
 
 
 def _overloaded(rank: RankResult) -> str:
+    """Return the experts that get too many of their layer's tokens."""
     if rank.expert_tokens is None:
         return "the rank does not report the tokens of its experts"
     shares = {
@@ -152,6 +157,7 @@ def _between_gpus(context: CheckContext) -> bool:
 
 
 def _fell_back(context: CheckContext, rank: RankResult) -> str:
+    """Return the axes that ran differently from the case."""
     words = [
         f"{axis} is {rank.modes[axis]}, not {value}"
         for axis, value in _requested(context).items()
@@ -164,6 +170,7 @@ def _fell_back(context: CheckContext, rank: RankResult) -> str:
 
 
 def _unreported(context: CheckContext, rank: RankResult) -> str:
+    """Return the axes that the case requests and the rank does not report."""
     asked = _requested(context)
     words = [f"{axis} {value}" for axis, value in asked.items() if axis not in rank.modes]
     if _between_gpus(context) and rank.transport is None:

@@ -100,6 +100,7 @@ def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
 
 
 def _find(spool: Spool, name: str | None) -> RunSpool:
+    """Return the run of that name, or the only run that has not ended."""
     if name is not None:
         found = dag_run.named(spool, name)
         if found is None:

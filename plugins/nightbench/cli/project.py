@@ -167,6 +167,7 @@ def lock(
 
 
 def _lock_settings(build: Mapping[str, Any]) -> str:
+    """Return the pyproject.toml that states the Python versions and CPU architectures of a lock."""
     major, minor = build["pythons"][-1].split(".")
     newest = f"python_full_version < '{major}.{int(minor) + 1}'"
     places = [

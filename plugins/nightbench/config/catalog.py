@@ -232,6 +232,7 @@ def _variant(name: str, file: FrameworkInfo, document: Document) -> Variant:
 
 
 def _workload(name: str, frameworks: Mapping[str, FrameworkInfo], tree: _Tree) -> WorkloadInfo:
+    """Return a workload: its file, its own code, and code that a project adds."""
     folder, *added = tree.workloads[name]
     try:
         document = read_document(folder / SPEC_FILE)

@@ -144,6 +144,11 @@ def resolve_request(
 
 
 def _with_stand_in(suite: Suite, text: str, cluster: Cluster, catalog: Catalog) -> Suite:
+    """Return the suite with the cases of one line run by another.
+
+    Raises:
+        UserError: the suite has no such line, or no such line can run its cases.
+    """
     line, _, other = text.partition("=")
     catalog = catalog.with_commands(suite)
     lines = sorted({case.framework for case in suite.cases})

@@ -30,6 +30,8 @@ AS_TRAINERS = "trainers"
 
 
 def _number_or(word: str, meaning: str) -> tuple[Any, ...]:
+    """What a number of at least 1 may be, or a word in its place."""
+
     def check(value: Any) -> Any:
         if value == word or (type(value) is int and value >= 1):
             return value
@@ -69,6 +71,7 @@ class RepeatsFile(v.StrictModel):
 
 
 def _repeats(value: Any) -> Any:
+    """A number means exactly so many; a mapping means as many as it takes."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 1:
             raise ValueError(f"found {value}; expected a number of at least 1")

@@ -122,6 +122,7 @@ def _protocol(file: ProtocolFile) -> Protocol:
 
 
 def _own_cluster(document: Document, file: SuiteFile, catalog: Catalog | None) -> Cluster:
+    """Return the cluster that a suite names; None if there is none of this name."""
     try:
         path = cluster_file(file.cluster, beside=document.path)
     except UserError as error:

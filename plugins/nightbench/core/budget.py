@@ -206,6 +206,7 @@ def by_priority_and_age(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _refusal(case: Candidate, window: NightWindow, start: datetime) -> Reason | None:
+    """Return why a case does not fit into the rest of a night; None if it fits."""
     if window.end is None or window.seconds is None:
         return None
     left = (window.end - start).total_seconds()

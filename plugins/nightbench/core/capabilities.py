@@ -146,6 +146,7 @@ def refusal_of(
 def _not_by_line(
     case: Case, framework: FrameworkInfo, workload: WorkloadInfo, cluster: Cluster | None
 ) -> Refusal | None:
+    """Say what of a case its line or its workload has not, there or anywhere."""
     if cluster is not None:
         answer = framework.devices.get(cluster.device_kind, "")
         if isinstance(answer, str):

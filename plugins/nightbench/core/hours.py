@@ -106,6 +106,7 @@ class Clock:
 
 
 def _times(pattern: re.Pattern[str], text: str, expected: str) -> tuple[list[time], ZoneInfo]:
+    """Return the times of day in a text, and the place by whose clocks they are."""
     match = pattern.match(text)
     if match is None:
         raise ValueError(f'found "{text}"; {expected}')

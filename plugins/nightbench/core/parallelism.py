@@ -57,6 +57,7 @@ def _uneven_devices(case: Case, *axes: str) -> Refusal | None:
 
 
 def _uneven_experts(case: Case, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse a shard that does not split each device's experts between as many devices."""
     devices, rest = divmod(case.shard, case.expert)
     if case.expert == 1 or devices == 0:
         return None

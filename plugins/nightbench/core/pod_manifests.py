@@ -232,6 +232,7 @@ def _affinity(node: Node, policy: KubernetesPolicy, *, shared: bool) -> _Object:
 
 
 def _resources(job: JobSpec, policy: KubernetesPolicy) -> dict[str, str]:
+    """Return what a pod of a case requests: what its processes state, else the cluster's."""
     found = dict(policy.resources)
     most = max(Counter(process.node for process in job.processes).values())
     if job.case.cpus is not None:

@@ -171,6 +171,7 @@ def _without_throughput(
 
 
 def _slowest_window(record: RepeatRecord, trainers: Sequence[RankResult]) -> RepeatSummary:
+    """Throughput of all samples over the slowest rank's window."""
     samples = math.fsum(r.samples_per_step * len(r.step_seconds) for r in trainers)
     window = max(r.window_wall_s for r in trainers)
     stepping = max(math.fsum(r.step_seconds) for r in trainers)

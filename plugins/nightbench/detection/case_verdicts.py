@@ -167,6 +167,7 @@ def measured_case(run: Run, measurement: Measurement) -> MeasuredCase:
 
 
 def _lacking(measured: MeasuredCase | None) -> tuple[VerdictKind, str]:
+    """Return the verdict on a case without a value that can be judged, and its sentence."""
     if measured is None:
         return VerdictKind.MISSING, "Planned, but the run has no result."
     if measured.status in _UNMEASURED:

@@ -222,6 +222,7 @@ def _unchanged(
     level: Level,
     held: str,
 ) -> Judgement:
+    """Return the judgement of a night without a change, or with a pending one."""
     tonight, noise = night.tonight, level.noise
     baseline = math.exp(-level.middle if policy.judged.lower_is_better else level.middle)
     change = tonight.value / baseline - 1

@@ -158,6 +158,7 @@ def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:
 
 
 def _near(change: Change, known: Change) -> bool:
+    """Return whether two changes have the same direction and are at most a week apart."""
     return change.is_drop == known.is_drop and abs(change.first - known.first) <= SAME
 
 

@@ -116,6 +116,7 @@ def _node_names(points: Sequence[HistoryPoint], nodes: Mapping[str, Sequence[str
 
 
 def _node_runs(places: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """Return each run on the same nodes with its nights."""
     return [
         (place, [night for night, _ in run])
         for place, run in groupby(enumerate(places), key=lambda each: each[1])

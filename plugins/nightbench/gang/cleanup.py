@@ -119,6 +119,7 @@ async def cancel_run(
 async def _cancel_pods(
     run_id: str, cluster: Cluster, targets: Mapping[str, PodTarget], reason: str
 ) -> CancelReport:
+    """End every job of a run in its pods, and delete those that no controller deletes."""
     first = next(iter(targets.values()))
 
     async def on_pod(pod: PodState) -> Ended:

@@ -174,6 +174,7 @@ def _raise_failure(commit: CommitBuild, answer: Mapping[str, Any]) -> None:
 async def _fetch(
     transport: Transport, folder: str, found: Mapping[str, Any], uploads: Uploads
 ) -> None:
+    """Keep the wheel that a build has left on a node, under its digest."""
     name, size, sha256 = found["wheel"], found["size"], found["sha256"]
     with tempfile.TemporaryFile() as beside:
         await transport.get_file(posixpath.join(folder, "wheel", name), beside, size)

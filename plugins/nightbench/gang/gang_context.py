@@ -367,6 +367,7 @@ class AgentSupervisor:
 
 
 def _agent_is_gone(client: NodeClient, waited_s: float) -> bool:
+    """Return whether the agent that was started before `waited_s` has ended or never ran."""
     if client.view.agent == "ended":
         return True
     return client.view.agent not in (*SERVING, "waiting") and waited_s > FIRST_STATE_S

@@ -88,6 +88,7 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
 async def _ask(
     target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHKey | None:
+    """Return the host's key for some algorithms; None if it has none."""
     pause_s = FIRST_PAUSE_S
     client = _Client()
     options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)

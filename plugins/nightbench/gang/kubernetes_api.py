@@ -198,6 +198,7 @@ class KubernetesApi:
     async def _tolerate(
         self, statuses: Collection[int], method: str, path: str, **more: Any
     ) -> Document | None:
+        """Return the answer to a request; None if it is refused with one of these statuses."""
         try:
             return await self.request(method, path, **more)
         except ApiRefused as refused:
@@ -274,6 +275,7 @@ class KubernetesApi:
 
 
 def _message(text: str) -> str:
+    """Return the message of a Status; the beginning of the text if it is none."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

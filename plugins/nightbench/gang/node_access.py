@@ -108,6 +108,7 @@ class Layout:
 
 
 async def _expand(transport: Transport, path: str) -> str:
+    """Return the path with a leading `~` replaced by the SSH user's home on the node."""
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path
@@ -240,6 +241,7 @@ class Agent:
 
 
 def _failure_message(document: dict[str, Any]) -> str:
+    """Return the agent's message about its failure: the error, its log on the node, a hint."""
     said = str(document.get("error") or document)
     if document.get("log"):
         said += f" (log on the node: {document['log']})"

@@ -214,6 +214,7 @@ class NodeFiles(ABC):
             self._program = None
 
     async def _piece(self, path: str, begin: int, size: int) -> bytes | None:
+        """Return a piece of a file; None if there is no file."""
         answer = await self._ask(
             f"read {path}", "read", path, expected=ABSENT, begin=begin, size=size
         )

@@ -111,6 +111,7 @@ class PodTransport(Transport):
             return self._pod, self._api
 
     async def _look(self) -> PodState | None:
+        """Return the newest pod of the node; None if there is none."""
         target = self._target
         if target.job_id is None:
             raise RemoteFailure.of(self, "its pods exist only while a case is measured")

@@ -197,6 +197,7 @@ class GangPods:
     async def _start_timeout(
         self, api: KubernetesApi, waiting: list[PodState], rival: str | None, wait_s: float
     ) -> PodError:
+        """Return the error for pods that do not all run in time."""
         expected = f"{wait_s:g} s"
         if not waiting:
             why = f"{rival} waits for machines, too"

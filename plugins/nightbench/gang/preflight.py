@@ -103,6 +103,7 @@ async def _examine(
     sweep: bool,
     on_event: OnEvent,
 ) -> tuple[NodePreflight, Agent | None]:
+    """Examine one node; return the result and its agent, None without one."""
     seen = NodePreflight(node.name, transport.address, utc_now(), reachable=False)
     agent = None
     try:
@@ -238,6 +239,7 @@ async def _answers(
     command: Callable[[Node, Agent], list[str]],
     limit_s: float,
 ) -> list[dict[str, Any]] | str:
+    """Return the answers of all ranks, or why there are none."""
     try:
         async with asyncio.timeout(limit_s):
             return await _ring(agents, command, limit_s)

@@ -183,6 +183,7 @@ async def _environment_on(
     on_event: OnEvent,
     python: str | None = None,
 ) -> _Environment:
+    """Ship what a job's environment needs; build or find it, with a series of Python if given."""
     build = job.build
     wheel = Path(build.location) if build.source == "wheel" and build.location else None
     locked, builds = None, build.source not in ("path", "image")

@@ -123,6 +123,7 @@ class RepeatController:
         return outcome
 
     async def _has_begun_without(self, lost: Collection[str]) -> bool:
+        """Return whether an earlier controller began the repeat, and has lost a pod of it."""
         left = [client for client in self.gang.clients if client.name not in lost]
         if not lost:
             return False

@@ -86,6 +86,11 @@ class SshTarget:
 
 
 def _entries(target: SshTarget) -> asyncssh.SSHKnownHosts:
+    """Return the entries of a target's known_hosts; as OpenSSH, without lines that are none.
+
+    Raises:
+        GangError: it cannot be read.
+    """
     # As OpenSSH, without lines that are no entries.
     given = target.known_hosts
     try:
@@ -174,6 +179,7 @@ def _key(target: SshTarget, given: str) -> asyncssh.SSHKey:
 
 
 def _certificates(target: SshTarget) -> Iterator[asyncssh.SSHCertificate]:
+    """Yield the user certificates that are named, and those beside the keys."""
     beside = [f"{k}-cert.pub" for k in target.client_keys if "PRIVATE KEY" not in k]
     for given in (*target.certificates, *(path for path in beside if Path(path).is_file())):
         is_text = "-cert-v01@openssh.com " in given

@@ -171,6 +171,7 @@ class Transport(NodeFiles):
         return (await self._home_and_machine())[1]
 
     async def _home_and_machine(self) -> tuple[str, str]:
+        """Return both; one command asks for them, once."""
         if self._about is None:
             ask = ["sh", "-c", 'printf "%s\\n%s" "$(uname -m)" "$HOME"']
             done = await self.run(ask, timeout_s=FILE_TIMEOUT_S)

@@ -99,6 +99,11 @@ def _locked(version: str) -> frozenset[str]:
 
 
 def _unpack(wheel: Path, binary: Path, version: str) -> None:
+    """Write the binary of a wheel, complete from its first moment.
+
+    Raises:
+        GangError: the wheel is another build than the lock's, or holds no binary.
+    """
     expected, digest = _locked(version), file_digest(wheel)
     if expected and digest not in expected:
         raise GangError(

@@ -165,6 +165,7 @@ def choose_wheels(
 
 
 def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple[str, Path]]]:
+    """Return the versions and wheels that run there, by package."""
     found: dict[str, list[tuple[str, Path]]] = {}
     for path in sorted(folder.glob("*.whl")):
         try:
@@ -259,6 +260,7 @@ def download_wheels(
 
 
 def _pip(work: Path) -> list[str]:
+    """Return the command of pip: this interpreter's own, or that of a new environment."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     created = subprocess.run(

@@ -191,6 +191,7 @@ def _launch(
 
 
 def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
+    """Return why the step times of a repeat are not here, or not all of them."""
     if items:
         hidden = sum(not each.seconds for each in items)
         return f"Steps of the {hidden} fastest processes are not plotted." if hidden else None

@@ -70,6 +70,7 @@ def _by_kind(axes: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str,
 
 
 def _number(value: Any) -> Any:
+    """A number of processes: at least 1, or the axis that says it."""
     if not (value in _COUNTS if isinstance(value, str) else type(value) is int and value >= 1):
         raise ValueError(
             f"found {describe(value)}; expected a whole number of at least 1, or "
