@@ -69,7 +69,7 @@ def test_both_builds_are_launched_in_turn_on_the_nodes_of_the_night(
     measure(Observer())
     assert [pair.why for pair in measured_pairs(run)] == [
         "the case itself was not measured: never ended",
-        "the case takes about 5 min; the cases before it leave nothing",
+        "the case takes about 5 min; left after the earlier cases: nothing",
     ]
     store = run.case(CASE.case_id)
     store.save_job({"nodes": [{"name": "n2"}]})

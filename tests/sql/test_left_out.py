@@ -27,7 +27,7 @@ from nightbench.spool.plans import mark_ended, read_plan, store_plan
 from nightbench.warehouse import Warehouse, connect
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))
-REASON = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="20 min before 06:00 UTC")
+REASON = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="20 min until 06:00 UTC")
 ENDED = Reason(
     ReasonCode.WINDOW_ENDED,
     subject="2026-03-01 06:00 UTC",

@@ -49,7 +49,7 @@ def pinned(text: str) -> str:
 
 
 def absolute(name: str) -> str:
-    """Return a suite or cluster with an absolute path."""
+    """Return the absolute path of a suite's or cluster's file; a name stays as it is."""
     if name.endswith((".yaml", ".yml")):
         return str(locations.written_path(name))
     return name
@@ -59,7 +59,7 @@ def value_of(read: Callable[[str], float], text: str, option: str) -> float:
     """Return what an option says, by a function of `core.model.values`.
 
     Raises:
-        UserError: the text is no such value.
+        UserError: `read` cannot read the text.
     """
     try:
         return read(text)

@@ -59,7 +59,8 @@ class ExportRows(StrEnum):
 def export(
     file: Annotated[Path, typer.Argument(help="File (for mlperf: folder) to write or replace.")],
     rows: Annotated[
-        ExportRows | None, typer.Option(help="Rows to write (Parquet, CSV). [default: medians]")
+        ExportRows | None,
+        typer.Option(help="Rows to write as Parquet or CSV. [default: measurements]"),
     ] = None,
     format_: Annotated[
         ExportFormat | None,

@@ -83,8 +83,8 @@ def run(
 def through_airflow(api: AirflowApi, chosen: Chosen, *, allow_unavailable: bool = False) -> int:
     """Trigger the DAG, follow it, print the results, and return the exit code.
 
-    If allowed, a framework that a node cannot install is reported, and is no failure as long as
-    another framework was measured.
+    With `allow_unavailable`, a framework that a node cannot install is reported, and is no failure
+    if another framework was measured.
     """
     dag_run_id = dag_run.trigger(api, chosen.overrides, note="requested by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")

@@ -223,7 +223,7 @@ def _refusal(case: Candidate, window: NightWindow, start: datetime) -> Reason | 
     return Reason(
         ReasonCode.NIGHT_FULL,
         observed=f"{takes}{', estimated' if case.guessed else ''}",
-        expected=f"{rest} before {clock(window.end)} ({window.why})",
+        expected=f"{rest} until {clock(window.end)} ({window.why})",
     )
 
 

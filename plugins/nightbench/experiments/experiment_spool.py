@@ -67,8 +67,7 @@ def read_request(folder: RunSpool, kind: str) -> Document:
         parent = folder.folder.parent
         have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []
         raise UserError(
-            f'{kind}: found "{folder.run_id}", which is not in the spool; it has '
-            f"{', '.join(have) or 'none'}"
+            f'{kind}: the spool has no "{folder.run_id}"; it has {", ".join(have) or "none"}'
         )
     return document
 

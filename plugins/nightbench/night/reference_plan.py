@@ -70,7 +70,7 @@ def plan_pairs(
             left_out = Reason(
                 ReasonCode.NIGHT_FULL,
                 observed=f"about {duration(takes.total_seconds())}",
-                expected=f"{rest} before {clock(until)} ({night.window.why})",
+                expected=f"{rest} until {clock(until)} ({night.window.why})",
             )
         else:
             end += takes

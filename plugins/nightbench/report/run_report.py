@@ -38,7 +38,7 @@ FEW_REPEATS = 6
 """With fewer repeats, an interval is unreliable."""
 
 USE_COLUMNS = ("case", "device", "TFLOP/s", "MFU", "tokens/s", "memory", "energy")
-"""Model TFLOP/s and tokens/s of one device; memory of the largest rank; J of all devices."""
+"""Model TFLOP/s and tokens/s of one device; highest memory of all ranks; J of all devices."""
 
 WORST_FIRST = (
     *("regressed", "failed", "missing", "cancelled", "quarantined", "unavailable", "watched"),

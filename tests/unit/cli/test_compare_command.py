@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Path:
         ([BUILD, BUILD, "--suite", "trial", "--case", "other"], 'case: found "other"'),
         ([BUILD, BUILD, "--suite", "trial", "--min-effect", "much"], "min-effect: found"),
         ([BUILD, BUILD, "--suite", "trial", "--rounds", "2"], "--rounds"),
-        (["--resume", "ab-none"], 'compare: found "ab-none", which is not in the spool'),
+        (["--resume", "ab-none"], 'compare: the spool has no "ab-none"'),
         (["--resume", "ab-none", "--suite", "trial"], "cannot be combined"),
     ],
 )

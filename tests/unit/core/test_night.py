@@ -107,8 +107,8 @@ def test_what_does_not_fit_is_left_out_and_a_shorter_one_takes_its_place() -> No
     ]
     assert planned.end == START + timedelta(minutes=60)
     assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
-        "b": "the case takes about 30 min; the cases before it leave 20 min before 2026-11-20 "
-        "23:00 UTC (the hours 22:00-06:00 UTC)"
+        "b": "the case takes about 30 min; left after the earlier cases: 20 min until "
+        "2026-11-20 23:00 UTC (the hours 22:00-06:00 UTC)"
     }
 
 

@@ -158,7 +158,7 @@ REASONS: dict[ReasonCode, tuple[str, str, str]] = {
     ReasonCode.NIGHT_FULL: (
         "",
         "about 30 min",
-        "20 min before 2026-09-13 06:00 UTC (the hours 22-06)",
+        "20 min until 2026-09-13 06:00 UTC (the hours 22-06)",
     ),
     ReasonCode.NODE_LEFT_OUT: ("", "", ""),
     ReasonCode.TOO_FEW_NODES: ("", "1 of 2", ""),

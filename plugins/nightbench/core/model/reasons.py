@@ -129,7 +129,7 @@ class ReasonCode(StrEnum):
         "`timeouts.repeat`",
     )
     NIGHT_TOO_SHORT = "night_too_short", "the case takes {observed}; the whole night has {expected}"
-    NIGHT_FULL = "night_full", "the case takes {observed}; the cases before it leave {expected}"
+    NIGHT_FULL = "night_full", "the case takes {observed}; left after the earlier cases: {expected}"
     NODE_LEFT_OUT = "node_left_out", "the node is left out"
     TOO_FEW_NODES = "too_few_nodes", "too few nodes: {observed}"
     # The summary and the checks say of a result.

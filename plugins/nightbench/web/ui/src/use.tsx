@@ -27,7 +27,7 @@ function perDevice({ tflops_per_device: tflops, tokens_per_s_per_device: tokens 
   ].filter(Boolean);
 }
 
-/** Peak memory of the largest rank: of its device if the allocator reports it, else of its process. */
+/** Peak memory, the highest of all ranks: of its device if the allocator reports it, else of its process. */
 export function peakBytes(of: Pick<Use, "peak_allocator_bytes" | "peak_resident_bytes">): number | null {
   return of.peak_allocator_bytes ?? of.peak_resident_bytes;
 }
@@ -42,7 +42,7 @@ export function printed({ reported }: Pick<Use, "reported">): string {
   return Object.entries(reported ?? {}).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
 }
 
-/** Model FLOPs and tokens of a device, and its share of the peak; memory of the largest rank; energy. */
+/** Model FLOPs and tokens of a device, and its share of the peak; memory, the highest of all ranks; energy. */
 export const USE: Column<Use & { unit: string | null }> = {
   name: "Per device",
   isNumber: true,
@@ -94,7 +94,7 @@ export function UseFacts({ of, unit }: { of: Use; unit: string | null }) {
       </Fact>
       {of.reported && <Fact name="Printed by the script">{printed(of)}</Fact>}
       {peakBytes(of) !== null && (
-        <Fact name="Peak memory, largest rank">{bytes(peakBytes(of))}</Fact>
+        <Fact name="Peak memory, highest of all ranks">{bytes(peakBytes(of))}</Fact>
       )}
       <Fact name="Energy of the devices">
         {of.joules_per_unit === null
