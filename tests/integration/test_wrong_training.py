@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.large, pytest.mark.timeout(3600
 START = datetime(2026, 3, 1, 1, tzinfo=UTC)
 GOOD_NIGHTS = 5
 FAULT = "3 of 4 gradients are 0"
-ALONE = Case("simnet_bow", "pytorch", Strategy.SINGLE, batch_size_per_device=8, scale="smoke")
+ALONE = Case("gpt2", "pytorch", Strategy.SINGLE, batch_size_per_device=2, scale="smoke")
 SOUND = replace(ALONE, workload="word2vec")
 SERVED = Case(
     *("ctr_dnn", "paddle2", Strategy.PARAMETER_SERVER),
