@@ -175,6 +175,6 @@ def test_a_night_keeps_both_formats_with_protocol_and_hardware(spool, warehouse,
     assert sorted(each.suffix for each in tmp_path.glob("*.*")) == [".html", ".md"]
     for text in (path.read_text(), path.with_suffix(".html").read_text()):
         assert "Protocol: 3 repeats of each case. Each repeat ignores 1 warm-up steps" in text
-        assert "AMD EPYC, 1 sockets, 2 cores, 2 threads, 24 GiB; kernel 6.18.44" in text
+        assert "AMD EPYC, 1 socket, 2 cores, 2 threads, 24 GiB; kernel 6.18.44" in text
         assert "The nodes of local are shared" in text
         assert "note" in text

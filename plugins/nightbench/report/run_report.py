@@ -125,9 +125,9 @@ def hardware_rows(report: RunReport) -> list[tuple[str, str]]:
 def hardware_text(found: Mapping[str, str]) -> str:
     """Return what a node is from the fields of its fingerprint that are known."""
     cpu = [found["cpu.model"]] if "cpu.model" in found else []
-    cpu += [
-        f"{found[f'cpu.{x}']} {x}" for x in ("sockets", "cores", "threads") if f"cpu.{x}" in found
-    ]
+    for what in ("sockets", "cores", "threads"):
+        if (count := found.get(f"cpu.{what}")) is not None:
+            cpu.append(f"{count} {what.removesuffix('s') if count == '1' else what}")
     if memory := found.get("memory_bytes"):
         cpu.append(f"{int(memory) / 2**30:.0f} GiB")
     parts = [", ".join(cpu)]
