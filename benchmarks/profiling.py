@@ -6,9 +6,7 @@ is `(path, calls, seconds)`. The path runs from the outermost operator to the on
 seconds were spent, without the seconds of operators inside it.
 """
 
-import cProfile
-import os
-import pstats
+import sys
 import time
 
 MOST_OPERATORS = 300
@@ -84,16 +82,45 @@ def nested(events):
 
 
 def functions(run):
-    """Call `run` and return the spans of the functions that this thread calls, by their callers."""
-    profiler = cProfile.Profile()
-    profiler.runcall(run)
-    return [
-        ((_name(caller), _name(function)), calls, seconds)
-        for function, (*_, callers) in pstats.Stats(profiler).stats.items()
-        for caller, (calls, _, seconds, _) in callers.items()
-    ]
+    """Call `run` and return the spans of the functions that this thread calls in it."""
+    # [seconds of itself, calls, children by name] of each place in the tree of calls
+    root = [0.0, 0, {}]
+    open_calls = [root]
+    last_s = [time.perf_counter()]
+
+    def note(frame, event, argument):
+        now_s = time.perf_counter()
+        open_calls[-1][0] += now_s - last_s[0]
+        if event in ("call", "c_call"):
+            name = _name(frame.f_code) if event == "call" else _builtin_name(argument)
+            child = open_calls[-1][2].setdefault(name, [0.0, 0, {}])
+            child[1] += 1
+            open_calls.append(child)
+        elif len(open_calls) > 1:
+            open_calls.pop()
+        last_s[0] = time.perf_counter()
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    first = next(iter(root[2].values()))  # `run` itself
+    return list(_spans(first, ()))
 
 
-def _name(function):
-    file, _, name = function
-    return name if file == "~" else "{}:{}".format(os.path.basename(file), name)
+def _spans(place, path):
+    for name, child in place[2].items():
+        yield (*path, name), child[1], child[0]
+        yield from _spans(child, (*path, name))
+
+
+def _name(code):
+    module = code.co_filename.rpartition("/")[2]
+    return "{}:{}".format(module, getattr(code, "co_qualname", code.co_name))
+
+
+def _builtin_name(function):
+    module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None))
+    owner = module if isinstance(module, str) else module.__name__
+    return "{}.{}".format(owner, getattr(function, "__qualname__", type(function).__name__))
