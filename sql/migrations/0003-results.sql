@@ -124,7 +124,7 @@ comment on column raw.measurement.elapsed_s is
 'Seconds that the case took from preparing to its last repeat';
 comment on column raw.measurement.peak_resident_bytes is 'Largest resident memory of any rank';
 comment on column raw.measurement.sent_bytes_per_step is
-'Bytes that a rank sends in a step, the highest value of all ranks; null if the line does not count them';
+'Bytes that a rank sends in a step, the highest of all ranks; null if the line does not count them';
 comment on column raw.measurement.data_wait_s is
 'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
 'Times minibatches_per_s it is the share of a step';
@@ -260,7 +260,7 @@ comment on column raw.repeat.loss_first is 'Loss of the untrained weights';
 comment on column raw.repeat.loss_median is 'Median loss in the window';
 comment on column raw.repeat.peak_resident_bytes is 'Largest resident memory of any rank, bytes';
 comment on column raw.repeat.sent_bytes_per_step is
-'Bytes that a rank sends in a step, the highest value of all ranks; null if the line does not count them';
+'Bytes that a rank sends in a step, the highest of all ranks; null if the line does not count them';
 comment on column raw.repeat.data_wait_s is
 'Seconds that a step of the rank that waited longest waited for its batch; null for synthetic data';
 comment on column raw.repeat.steps is 'Steps of the slowest rank in the window';
