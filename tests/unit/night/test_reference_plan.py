@@ -74,7 +74,7 @@ def test_the_noisiest_series_come_first_and_the_window_leaves_the_others_out(
     assert two.left_out is None
     assert three.left_out is not None
     assert "about 10 min" in three.left_out.observed
-    assert three.left_out.expected.startswith("1 min 40 s before 2026-11-20 22:39 UTC")
+    assert three.left_out.expected.startswith("1 min 40 s until 2026-11-20 22:39 UTC")
 
 
 def test_a_night_without_an_end_measures_all_and_one_without_a_reference_none(
