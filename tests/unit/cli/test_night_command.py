@@ -48,7 +48,7 @@ def test_what_is_left_out_is_listed_with_its_reason(place: Path) -> None:
     assert (first["nodes"], first["guessed"], first["left_out"]) == (["127.0.0.2"], True, None)
     assert second["start"] is None
     assert second["left_out"]["code"] == "night_full"
-    assert "before 2026-11-22 05:00 UTC" in second["left_out"]["expected"]
+    assert "until 2026-11-22 05:00 UTC" in second["left_out"]["expected"]
     assert "the hours 22:00-06:00 Europe/Berlin" in second["left_out"]["expected"]
 
 
