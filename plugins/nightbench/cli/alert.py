@@ -326,7 +326,7 @@ def _counted(words: Iterable[str]) -> str:
     counts = Counter(words)
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{count} {word or 'nobody'}" for word, count in counts.most_common())
+    return ", ".join(f"{count} {word or 'no owner'}" for word, count in counts.most_common())
 
 
 def _cause_word(row: Row) -> str:
