@@ -99,6 +99,8 @@ def _leaves(
         for place, each in enumerate(value):
             names = map(each.get, named_by) if isinstance(each, Mapping) else ()
             name = next((name for name in names if name not in (None, "")), place)
+            if isinstance(each, Mapping) and "port" in each:
+                name = f"{name}:{each['port']}"  # a network card has an entry for each port
             yield from _leaves(each, named_by, (*path, str(name)))
     else:
         yield path, value

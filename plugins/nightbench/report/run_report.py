@@ -138,7 +138,7 @@ def hardware_text(found: Mapping[str, str]) -> str:
     )
     parts += [f"{count} x {name}" for name, count in gpus.items()]
     parts += [
-        f"{name.split('.')[1]} {rate}"
+        f"{name.split('.')[1]} {rate} {found.get(name.replace('.rate', '.link_layer'), '')}".rstrip()
         for name, rate in found.items()
         if name.startswith("infiniband.") and name.endswith(".rate")
     ]

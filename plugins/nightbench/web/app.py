@@ -339,7 +339,7 @@ def _http_error(request: Request, error: Exception) -> Response:
         # Starlette names the methods of one route; a path may have a route for each method.
         here = (each for each in request.app.routes if each.matches(request.scope)[0] != Match.NONE)
         headers = {"Allow": ", ".join(sorted({name for each in here for name in each.methods}))}
-    return JsonAnswer({"detail": without_controls(error.detail)}, error.status_code, headers)
+    return JsonAnswer({"detail": without_controls(str(error.detail))}, error.status_code, headers)
 
 
 def _validation_error(request: Request, error: Exception) -> Response:

@@ -204,12 +204,13 @@ class UiApi:
 
 
 def csv_response(rows: Iterable[Row], model: type[ApiModel], without: str = "") -> Response:
-    """Return rows as CSV: a column for each field but one, the case and its cluster first.
+    """Return rows as CSV: a column for each field but one, what identifies a row first.
 
     No text begins like a spreadsheet's formula.
     """
     fields = [name for name in model.model_fields if name != without]
-    columns = sorted(fields, key=lambda name: name not in ("case_id", "cluster"))
+    first = ("run_id", "started_at", "case_id", "cluster")
+    columns = sorted(fields, key=lambda name: name not in first)
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

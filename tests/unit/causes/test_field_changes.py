@@ -1,6 +1,7 @@
 """A node's state, flat, and what changed of it."""
 
 from nightbench.causes.field_changes import changes, flat
+from nightbench.report.run_report import hardware_text
 
 DOCUMENT = {
     "schema": "nightbench.fingerprint/1",
@@ -69,3 +70,15 @@ def test_a_device_that_is_gone_is_told() -> None:
 
 def test_another_node_is_no_change() -> None:
     assert changes({"n1": {"kernel": "6.1"}}, {"n2": {"kernel": "6.2"}}) == ()
+
+
+def test_each_port_of_a_network_card_has_its_fields() -> None:
+    ports = [
+        {"device": "mlx5_0", "port": 1, "rate": "100 Gb/sec", "link_layer": "InfiniBand"},
+        {"device": "mlx5_0", "port": 2, "rate": "200 Gb/sec", "link_layer": "Ethernet"},
+    ]
+    slower = [ports[0] | {"rate": "25 Gb/sec"}, ports[1]]
+    (found,) = changes({"n1": flat({"infiniband": ports})}, {"n1": flat({"infiniband": slower})})
+    assert found.label == "infiniband.mlx5_0:1.rate 100 Gb/sec -> 25 Gb/sec"
+    said = "mlx5_0:1 100 Gb/sec InfiniBand; mlx5_0:2 200 Gb/sec Ethernet"
+    assert hardware_text(flat({"infiniband": ports})) == said

@@ -11,7 +11,9 @@ from tools.api_types import typescript
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.web.api_model import ApiModel
 from nightbench.web.app import ENTRY, STATIC
+from nightbench.web.run_models import RunCase
 from nightbench.web.ui_api import csv_response
+from nightbench.web.ui_models import SeriesPoint
 
 WEIGHTS = Reason(ReasonCode.CHECK_FAILED, None, "weights_agree", "2", "1")
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
@@ -176,6 +178,11 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
 
     rows: list[Row] = [{"a": "=1+1", "b": -1.5, "c": 1}, {"a": "@x", "b": None}]
     assert csv_response(rows, Line).body == b"a,b\n'=1+1,-1.5\n'@x,\n"
+
+
+def test_a_csv_begins_with_what_identifies_a_row() -> None:
+    assert bytes(csv_response([], SeriesPoint).body).startswith(b"run_id,started_at,")
+    assert bytes(csv_response([], RunCase).body).startswith(b"case_id,")
 
 
 def test_every_model_has_a_type() -> None:
