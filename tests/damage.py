@@ -33,7 +33,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "list": _to(lambda content: b"[]\n"),
     "number": _to(lambda content: b"7\n"),
     "latin-1": _to(lambda content: b"\xfc" + content),
-    "deep": _to(lambda content: b"[" * 5_000),
+    "deep": _to(lambda content: b"[" * 500_000),
     "unreadable": _unreadable,
     "folder": _folder,
 }

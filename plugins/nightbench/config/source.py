@@ -183,8 +183,18 @@ def _parsed(
 
 
 def _root(text: str) -> yaml.Node | None:
-    """Parse by libyaml, which takes a tenth of the time; PyYAML's own errors say more."""
+    """Parse by libyaml, which takes a tenth of the time; PyYAML's own errors say more.
+
+    Raises: RecursionError: more than `MOST_LEVELS`. libyaml itself would overflow the stack, which
+        ends the process.
+    """
+    level = 0
     try:
+        for event in yaml.parse(text, _FastLoader):
+            level += isinstance(event, yaml.CollectionStartEvent)
+            level -= isinstance(event, yaml.CollectionEndEvent)
+            if level > MOST_LEVELS:
+                raise RecursionError
         found: yaml.Node | None = yaml.compose(text, _FastLoader)
     except yaml.YAMLError:
         found = yaml.compose(text, _Loader)
@@ -221,6 +231,9 @@ for _tag, _pattern, _first in (
 class _FastLoader(yaml.CSafeLoader):
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
+
+MOST_LEVELS = 100
+"""Most lists and mappings of a file that are inside each other."""
 
 MOST_VALUES = 200_000
 """Most values of a file; aliases of aliases in a few lines of YAML stand for billions."""
