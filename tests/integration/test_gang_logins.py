@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import os
 import socket
 import subprocess
@@ -34,6 +35,15 @@ async def error_of(target, expected):
         await transport.home()
     await transport.close()
     return str(caught.value)
+
+
+async def test_a_command_gets_its_whole_input(nodes):
+    transport = SshTransport(nodes.targets["n1"])
+    for _ in range(10):
+        content = os.urandom(2_000_000)
+        done = await transport.run(["sha256sum"], stdin=content, timeout_s=60)
+        assert done.stdout.decode().split()[0] == hashlib.sha256(content).hexdigest()
+    await transport.close()
 
 
 async def test_a_changed_host_key_is_refused(nodes):

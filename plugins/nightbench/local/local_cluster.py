@@ -181,7 +181,8 @@ class LocalCluster:
             start_new_session=True,
             preexec_fn=pin,
         )
-        await request.redirect(job.stdin, job.stdout, job.stderr, send_eof=False)
+        await request.redirect(stdout=job.stdout, stderr=job.stderr, send_eof=False)
+        feeding = asyncio.create_task(_feed(request.stdin, job))
         # The exit status is sent after the last output, also that of the job's children that hold
         # its pipes; a client that disconnects ends this wait and nothing else.
         with contextlib.suppress(BrokenPipeError, asyncssh.Error):
@@ -193,6 +194,23 @@ class LocalCluster:
             else:
                 request.exit(status)
         await request.wait_closed()
+        feeding.cancel()
+
+
+async def _feed(source: asyncssh.SSHReader[bytes], job: subprocess.Popen[bytes]) -> None:
+    """Write the client's input to the job; asyncssh's redirect would lose its end."""
+    loop = asyncio.get_running_loop()
+    pipe, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop), job.stdin
+    )
+    sink = asyncio.StreamWriter(pipe, protocol, None, loop)
+    try:
+        with contextlib.suppress(OSError, asyncssh.Error):  # the job reads no more, or a signal
+            while chunk := await source.read(65536):
+                sink.write(chunk)
+                await sink.drain()
+    finally:
+        sink.close()
 
 
 async def serve(home: Path, nodes: int, port: int, pin: bool) -> None:
