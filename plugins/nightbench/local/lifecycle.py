@@ -22,7 +22,7 @@ from nightbench.core.errors import UserError
 from nightbench.local import airflow, logfiles, postgres, processes
 from nightbench.local.deployment import CLUSTER, NODES, SERVICES, WATCHDOGS, Stack, load, unhealthy
 from nightbench.local.home import Home, load_or_create_secrets, uv_env, venv_bin
-from nightbench.local.ports import choose_ports
+from nightbench.local.ports import choose_ports, is_free
 from nightbench.local.resources import FULL_DISK_BYTES, free_bytes, require_disk
 
 READY_TIMEOUT_S = 240.0
@@ -116,7 +116,13 @@ def _prepare(home: Home, reserved: ExitStack) -> Stack:
         for port, services in users.items()
         if any(processes.read(home.run / f"{service}.pid") for service in services)
     )
-    return Stack(home, choose_ports(home, reserved, held), load_or_create_secrets(home))
+    ports = choose_ports(home, reserved, held)
+    if not processes.read(home.run / "api-server.pid") and not is_free(ports.api, ("127.0.0.1",)):
+        raise UserError(
+            f"Port {ports.api} of Airflow's API server is used by another program, and Airflow's "
+            "other processes know this port. Run: nightbench down; nightbench up"
+        )
+    return Stack(home, ports, load_or_create_secrets(home))
 
 
 def _start_base(stack: Stack, backup: bool, on_nodes: Callable[[], None] | None) -> Iterator[str]:

@@ -78,8 +78,17 @@ def test_the_port_that_airflows_processes_know_stays_while_one_of_them_runs(stac
         port = stranger.getsockname()[1]
         stack.home.ports_file.write_text(json.dumps({"api": port}))
         start(stack, "triggerer", "import time; time.sleep(600)")
+        with (
+            ExitStack() as reserved,
+            pytest.raises(UserError, match=rf"Port {port} .* nightbench down; nightbench up"),
+        ):
+            lifecycle._prepare(stack.home, reserved)
+        stranger.close()
         with ExitStack() as reserved:
             assert lifecycle._prepare(stack.home, reserved).ports.api == port
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
         processes.stop(stack.pid_file("triggerer"))
         with ExitStack() as reserved:
             assert lifecycle._prepare(stack.home, reserved).ports.api != port
