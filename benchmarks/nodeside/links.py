@@ -29,8 +29,8 @@ def limit_link(job: NodeJob, bandwidth: str | None = None) -> None:
     code, said = run([*command, rate], _LIMIT_S)
     if code != 0:
         raise AgentError(
-            "node {}: the link cannot be set to {}: {} exited with {}: {}".format(
-                job.node, rate, command[0], code, said.strip()[-300:]
+            "node {}: the link cannot be set to {}: {}: {} (exit code {})".format(
+                job.node, rate, command[0], said.strip()[-300:], code
             ),
             "look at `link.command` of the cluster, and run the command on the node",
         )

@@ -11,7 +11,8 @@ _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 
 def ask(query: str) -> tuple[int, str]:
     """Run one query; return the exit code and the output, or why there is no output."""
-    return run(["nvidia-smi", query, FORMAT], 30)
+    code, text = run(["nvidia-smi", query, FORMAT], 30)
+    return code, text + ": a GPU or the driver hangs" if code == 124 else text
 
 
 def rows(query: str) -> list[list[str]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 from rich.padding import Padding
 from rich.progress import TimeRemainingColumn
@@ -273,7 +273,11 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
 
 
 _Time = Annotated[float, Field(gt=EARLIEST, lt=LATEST, strict=True)]
-_Number = Annotated[float, Field(strict=True)]
+_Number = Annotated[
+    Annotated[float, Field(strict=True, allow_inf_nan=False)] | None,
+    BeforeValidator(lambda found: None if found != found else found),
+]
+"""A number; nothing or NaN if it is missing."""
 
 
 @dataclass(frozen=True)
@@ -282,9 +286,9 @@ class _Question:
 
     t: list[_Time]
     """Unix seconds of each night."""
-    value: list[_Number | None]
+    value: list[_Number]
     """Median of each night."""
-    within: list[_Number | None] | None = None
+    within: list[_Number] | None = None
     id: Any = ""
 
     def __post_init__(self) -> None:

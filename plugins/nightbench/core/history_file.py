@@ -90,6 +90,8 @@ class HistoryFile:
             ) from error
         if not self._content.strip(b"\xef\xbb\xbf \t\r\n"):
             raise UserError(f"{path}: is empty, expected CSV with a header")
+        if self._content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+            raise UserError(f"{path}:1: found JSON, expected CSV with a header")
         # Read in parts: as one text, a large file takes several times its size in memory.
         stream = io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
         self._reader = csv.reader(stream, strict=True)

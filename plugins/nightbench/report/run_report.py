@@ -137,11 +137,10 @@ def hardware_text(found: Mapping[str, str]) -> str:
         if name.startswith("gpus.") and name.endswith(".model")
     )
     parts += [f"{count} x {name}" for name, count in gpus.items()]
-    parts += [
-        f"{name.split('.')[1]} {rate} {found.get(name.replace('.rate', '.link_layer'), '')}".rstrip()
-        for name, rate in found.items()
-        if name.startswith("infiniband.") and name.endswith(".rate")
-    ]
+    for name, rate in found.items():
+        if name.startswith("infiniband.") and name.endswith(".rate"):
+            layer = found.get(name.replace(".rate", ".link_layer"))
+            parts.append(" ".join(filter(None, (name.split(".")[1], rate, layer))))
     parts += [f"{name} {found[name]}" for name in ("kernel", "governor", "os") if name in found]
     return "; ".join(filter(None, parts)) or "no fingerprint"
 

@@ -299,7 +299,7 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("series,t,value\n", "a.csv: found no rows"),
         ("", "a.csv: is empty, expected CSV with a header"),
         ("\ufeff \r\n", "a.csv: is empty, expected CSV with a header"),
-        ('{"series": 1, "v": 2}', "a.csv:1: column 'series', 't', 'value' missing. Found"),
+        ('{"series": 1, "v": 2}', "a.csv:1: found JSON, expected CSV with a header"),
         ('series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found invalid CSV (unexpected"),
         ('"series,t,value\na,1,5\n', "a.csv:1: found invalid CSV (unexpected end of"),
         ("series,t,value\na,1,\x005\n", r"a.csv:2: column value: found \x005, expected a"),
@@ -347,6 +347,7 @@ def test_bad_input_says_where_what_and_what_was_expected(
         ('{"t": [1], "value": [1, 2]}', "t: found 1 times; expected one for each of 2 values"),
         ('{"t": [2, 1], "value": [1, 2]}', "found times out of order"),
         ('{"t": [1], "value": ["x"]}', 'value[0]: found "x"; expected a number'),
+        ('{"t": [1], "value": [1e999]}', "value[0]: found inf"),
     ],
 )
 def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:

@@ -61,4 +61,4 @@ def test_a_link_that_cannot_be_limited_fails_the_job(drive, command):
     node.start()
     ended = wait_until(lambda: (a := node.agent()).get("state") == "ended" and a)
     assert "the link cannot be set to 7mbit" in why(ended)
-    assert "exited with 4: no root" in why(ended)
+    assert "no root (exit code 4)" in why(ended)
