@@ -255,9 +255,7 @@ Trainer.__init__ = _stuck
 }
 
 FAULTS = {
-    "half a batch": Change(
-        network={"": _HALVE, "fluid": ""}, data={"": "", "fluid": _HALVE_DATA}
-    ),
+    "half a batch": Change(network={"": _HALVE, "fluid": ""}, data={"": "", "fluid": _HALVE_DATA}),
     "3 of 4 updates skipped": Change(trainer=_SKIP),
     # With SGD, such gradients skip updates and sum gradients over ranks: with servers, too.
     "3 of 4 gradients are 0": Change(
