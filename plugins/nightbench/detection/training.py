@@ -72,10 +72,18 @@ class TrainingNight:
     build_id: str | None = None
     fingerprint_id: str | None = None
     definition_digest: str | None = None
-    batch_size: int | None = None
-    """Batch per device that the run found; None if the case states it."""
     is_changed: bool = False
     """Whether the verdict was `changed` and no user has accepted it."""
+    run_key: int | None = None
+
+    def trains_as_defined_by(self, other: TrainingNight) -> bool:
+        """Return whether both have losses, of one definition and of one batch size."""
+        return bool(
+            self.losses
+            and other.losses
+            and self.losses.get("batch") == other.losses.get("batch")
+            and not differ(self.definition_digest, other.definition_digest)
+        )
 
     def has_conditions_of(self, other: TrainingNight) -> bool:
         """Return whether CPUs, threads and variables of all repeats are known and the same."""
@@ -146,15 +154,13 @@ def judge_training(
     """
     if not tonight.losses:
         return _not_comparable("no rank recorded a loss")
-    known = [
-        night
-        for night in past
-        if night.losses
-        and night.batch_size == tonight.batch_size
-        and not differ(night.definition_digest, tonight.definition_digest)
-    ]
+    known = [night for night in past if night.trains_as_defined_by(tonight)]
     nights = [night for night in known if not night.is_changed]
     if not nights:
+        still = _Comparison(tonight, known, traits)
+        if known and still.verdict().kind is TrainingKind.SAME:
+            sentence = f"Training is as in {still.nights}, which changed and were not accepted."
+            return TrainingVerdict(TrainingKind.CHANGED, sentence)
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
     # A change that lasts proves as much as earlier nights.
@@ -227,13 +233,13 @@ class _Comparison:
     tonight: TrainingNight
     reference: Sequence[TrainingNight]
     traits: TrainingTraits
-    is_alike: bool
+    is_alike: bool = False
     """Whether version, build and nodes of all of them are tonight's."""
-    is_exact: bool
+    is_exact: bool = False
     """Whether their conditions are, too, and all have the same losses."""
-    has_new_conditions: bool
+    has_new_conditions: bool = False
     """Whether only the conditions are others than those of all of them."""
-    changed_nights: int
+    changed_nights: int = 0
     """Nights since the newest of them that differed as well."""
 
     def verdict(self) -> TrainingVerdict:
@@ -291,7 +297,8 @@ class _Comparison:
         value = max(found, key=lambda each: abs(each - (low + high) / 2))
         baseline = median(end for each in self._earlier[figure] for end in each)
         allowed = self._tolerance(figure) or 0.0
-        evidence = f"{self._nights(since=True)} " + (
+        first = min(night.at for night in self.reference)
+        evidence = f"{self.nights} since {first:%Y-%m-%d} " + (
             f"allow {low - allowed:.6g} to {high + allowed:.6g}"
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
@@ -309,19 +316,20 @@ class _Comparison:
             difference,
         )
 
-    def _nights(self, *, since: bool = False) -> str:
+    @property
+    def nights(self) -> str:
+        """The number of the reference nights in words."""
         count = len(self.reference)
-        first = min(night.at for night in self.reference)
-        return f"{count} night{'s' if count > 1 else ''}" + f" since {first:%Y-%m-%d}" * since
+        return f"{count} night{'s' if count > 1 else ''}"
 
     def _same(self, known: Sequence[str]) -> str:
         if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
-            equal = f"all losses equal those of {self._nights()} to the last bit"
+            equal = f"all losses equal those of {self.nights} to the last bit"
             return f"Training is the same: {equal}."
         words = ", ".join(FIGURES[figure] for figure in known)
         if self.has_new_conditions:
             words += "; threads or instruction sets are new to the series, so rounding may grow"
-        return f"Training is the same as in {self._nights()}, within rounding and spread: {words}."
+        return f"Training is the same as in {self.nights}, within rounding and spread: {words}."
 
 
 def _shown(value: float, other: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from nightbench.alerts import LiveAlert
 from nightbench.core.model import Case, TrainingKind, Verdict, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
@@ -54,13 +55,16 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     between_lines = lines_that_differ(
         (cases[case_id].planned.case, night.losses, traits[case_id])
         for case_id, night in tonight.items()
-        if night.batch_size is None  # each line finds its own
+        if "batch" not in (night.losses or {})  # each line finds its own
     )
     for case_id, verdict in between_lines.items():
         own = found.get(case_id)
-        # What the nights say decides; what other lines say is added.
+        # What the nights say decides; what other lines say is added. Nights of which all changed
+        # name no difference: only other lines do.
         if own and own.kind is not TrainingKind.NOT_COMPARABLE:
-            verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
+            has_no_difference = own.kind is TrainingKind.CHANGED and not own.difference
+            if not (has_no_difference and verdict.difference):
+                verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
         found[case_id] = verdict
     return {
         case_id: replace(verdict, speed=speeds[case_id] / median(speeds_before[case_id]) - 1)
@@ -102,26 +106,25 @@ def follow_training(
     does not compare losses any more ends the alerts of its cases.
     """
     live = {
-        row["case_id"]: row
+        alert.case_id: alert
         for row in warehouse.alerts.read("continuing_alerts", cluster=plan.run.cluster)
-        if row["metric"] == "training"
+        if (alert := LiveAlert.from_row(row)).metric == "training"
     }
     cases = {each.planned.case_id: each.planned.case for each in plan.cases}
     opened = []
     for verdict in verdicts:
         training, alert = trainings.get(verdict.case_id), live.get(verdict.case_id)
-        if plan.policy.training == "off" and alert is not None:
+        is_off = plan.policy.training == "off" and alert and alert.suite == plan.run.suite
+        if alert and (is_off or (training and training.kind is TrainingKind.SAME)):
             why = "The suite does not compare losses: `policy.training` is off."
-            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, why)
-        if training is None:
+            warehouse.alerts.end(
+                alert.alert_id, plan.run.run_id, training.sentence if training else why
+            )
+        if training is None or not training.difference:
             continue
-        if training.kind is TrainingKind.SAME and alert is not None:
-            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, training.sentence)
-        elif (
-            training.kind is TrainingKind.CHANGED
-            and (training.is_proved or alert is not None)
-            and plan.policy.training == "alert"
-        ):
+        is_live = alert is not None and not alert.is_dismissed
+        may_alert = plan.policy.training == "alert" and (training.is_proved or alert is not None)
+        if is_live or may_alert:
             of_alert = _of_alert(verdict, training, cases[verdict.case_id])
             if warehouse.alerts.open(of_alert):
                 opened.append(of_alert)

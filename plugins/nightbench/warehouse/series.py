@@ -12,7 +12,6 @@ from nightbench.core.model import (
     HistoryPoint,
     MetricInfo,
     PairNight,
-    PlannedCase,
     Run,
     RunKind,
     TrainingKind,
@@ -74,7 +73,7 @@ class SeriesRepository(Repository):
                 max_nights=max_nights,
                 metric=metric.name,
             )
-            run_ids = dict(self._tuples("run_ids", run_keys=list({row[1] for row in rows})))
+            run_ids = self.run_ids({row[1] for row in rows})
             for case_id, run_key, at, value, n, spread, *texts in rows:
                 # Hundreds of thousands of rows repeat a few texts: each is kept once.
                 shared = [same.setdefault(text, text) for text in texts]
@@ -84,6 +83,10 @@ class SeriesRepository(Repository):
         for points in found.values():
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
+
+    def run_ids(self, run_keys: Iterable[int]) -> dict[int, str]:
+        """Names of some runs by their keys."""
+        return dict(self._tuples("run_ids", run_keys=list(run_keys)))
 
     def training_nights(
         self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
@@ -103,22 +106,6 @@ class SeriesRepository(Repository):
             if text not in parsed:
                 parsed[text] = _losses(json.loads(text), case_id, at)
             yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
-
-    def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
-        """The nights before a run in which a case trained as before: rows of `same_training`."""
-        rows = self.read(
-            "same_training",
-            case_id=case.case_id,
-            cluster=run.cluster,
-            before=run.started_at,
-            definition_digest=case.definition_digest,
-            max_nights=max_nights,
-        )
-        return [
-            row | {"losses": found}
-            for row in rows
-            if (found := _losses(row["losses"], case.case_id, row["run_id"]))
-        ]
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime

@@ -273,10 +273,10 @@ def test_a_change_that_lasts_is_proved_though_few_nights_came_before() -> None:
 
 
 def test_nights_with_another_batch_are_not_compared() -> None:
-    found = [replace(each, batch_size=64) for each in FIVE]
-    same = replace(night(5), batch_size=64)
+    found = [night(number, {"batch": 64.0}) for number in range(5)]
+    same = night(5, {"batch": 64.0})
     assert judge_training(same, found, FP32).kind is TrainingKind.SAME
-    other = replace(night(5, {"first": 7.0}), batch_size=96)
+    other = night(5, {"first": 7.0, "batch": 96.0})
     assert judge_training(other, found, FP32).kind is TrainingKind.NOT_COMPARABLE
 
 
