@@ -98,7 +98,6 @@ wanted as (
 select
     w.case_id,
     m.run_at >= :before as is_tonight,
-    m.throughput,
     m.losses::text as losses,
     m.run_at as at,
     m.framework_version as version,
@@ -106,7 +105,8 @@ select
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
     m.is_changed,
-    m.run_key
+    m.run_key,
+    m.throughput
 from wanted as w
 cross join
     lateral (

@@ -40,8 +40,8 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     """Return the mean losses that `detection.training` compares; None without losses.
 
     `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
-    `batch` is the batch per device, if the run found it. `conditions` is a checksum of the trainers'
-    conditions; `skipped` counts the updates that a loss scale left out.
+    `batch` is the batch per device, if the run found it; `conditions` is a checksum of the
+    trainers' conditions; `skipped` counts the updates that a loss scale left out.
     """
     if not trainers or not all(rank.loss_window for rank in trainers):
         return None

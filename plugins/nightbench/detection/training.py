@@ -67,7 +67,8 @@ class TrainingNight:
     """Losses of one night of a series, with the versions and nodes that produced them."""
 
     at: datetime
-    losses: Mapping[str, Range] | None
+    losses: Mapping[str, Range]
+    """Empty if a rank recorded none."""
     version: str | None = None
     build_id: str | None = None
     fingerprint_id: str | None = None
@@ -75,6 +76,7 @@ class TrainingNight:
     is_changed: bool = False
     """Whether the verdict was `changed` and no user has accepted it."""
     run_key: int | None = None
+    throughput: float | None = None
 
     def trains_as_defined_by(self, other: TrainingNight) -> bool:
         """Return whether both have losses, of one definition and of one batch size."""
@@ -87,7 +89,7 @@ class TrainingNight:
 
     def has_conditions_of(self, other: TrainingNight) -> bool:
         """Return whether CPUs, threads and variables of all repeats are known and the same."""
-        mine, theirs = ((night.losses or {}).get("conditions") for night in (self, other))
+        mine, theirs = (night.losses.get("conditions") for night in (self, other))
         return mine is not None and mine == theirs and mine[0] == mine[1]
 
     def is_like(self, other: TrainingNight) -> bool:
@@ -112,8 +114,10 @@ class TrainingVerdict:
     """The loss that differs, tonight and before; None if none does."""
     difference: str = ""
     """The same as words: `first loss 6.848 -> 7.318 since 2.14.0`."""
+    is_exact: bool = False
+    """Whether the loss that differs must equal the earlier ones to the last bit."""
     speed: float | None = None
-    """Relative change of the throughput, from the median of the nights before."""
+    """Relative change of the throughput, from the median of the compared nights."""
 
     @property
     def change(self) -> float | None:
@@ -220,9 +224,8 @@ def _comparable(
     needs = {"again": "steps", "mean": "mean_of"}.get(figure)
     return [
         losses[figure]
-        for losses in (night.losses or {} for night in nights)
-        if figure in losses
-        and (needs is None or losses.get(needs) == (tonight.losses or {}).get(needs))
+        for losses in (night.losses for night in nights)
+        if figure in losses and (needs is None or losses.get(needs) == tonight.losses.get(needs))
     ]
 
 
@@ -243,21 +246,20 @@ class _Comparison:
     """Nights since the newest of them that differed as well."""
 
     def verdict(self) -> TrainingVerdict:
-        known = [
-            figure
+        tolerances = {
+            figure: allowed
             for figure in FIGURES
-            if figure in (self.tonight.losses or {})
+            if figure in self.tonight.losses
             and self._earlier[figure]
-            and self._tolerance(figure) is not None
-        ]
-        if not known:
+            and (allowed := self._tolerance(figure)) is not None
+        }
+        if not tolerances:
             return _not_comparable("tonight and the earlier nights have no metric in common")
-        for figure in known:
+        for figure, allowed in tolerances.items():
             (low, high), seen = self._ends(figure)
-            allowed = self._tolerance(figure) or 0.0
             if not seen[0] - allowed <= low <= high <= seen[1] + allowed:
-                return self._changed(figure)
-        return TrainingVerdict(TrainingKind.SAME, self._same(known), self._is_proved)
+                return self._changed(figure, allowed)
+        return TrainingVerdict(TrainingKind.SAME, self._same(list(tolerances)), self._is_proved)
 
     @property
     def _is_proved(self) -> bool:
@@ -270,7 +272,7 @@ class _Comparison:
     def _ends(self, figure: str) -> tuple[Range, Range]:
         values = self._earlier[figure]
         seen = min(low for low, _ in values), max(high for _, high in values)
-        return (self.tonight.losses or {})[figure], seen
+        return self.tonight.losses[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
         """Return the absolute distance by which a value may be outside the earlier range."""
@@ -291,12 +293,11 @@ class _Comparison:
         _, (low, high) = self._ends(figure)
         return max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
 
-    def _changed(self, figure: str) -> TrainingVerdict:
+    def _changed(self, figure: str, allowed: float) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
         # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - (low + high) / 2))
         baseline = median(end for each in self._earlier[figure] for end in each)
-        allowed = self._tolerance(figure) or 0.0
         first = min(night.at for night in self.reference)
         evidence = f"{self.nights} since {first:%Y-%m-%d} " + (
             f"allow {low - allowed:.6g} to {high + allowed:.6g}"
@@ -314,7 +315,16 @@ class _Comparison:
             value,
             baseline,
             difference,
+            is_exact=not allowed,
+            speed=self._speed(),
         )
+
+    def _speed(self) -> float | None:
+        now, before = (
+            self.tonight.throughput,
+            [n.throughput for n in self.reference if n.throughput],
+        )
+        return now / median(before) - 1 if now and before else None
 
     @property
     def nights(self) -> str:
@@ -347,7 +357,7 @@ def _work_key(case: Case) -> tuple[object, ...]:
 
 
 def lines_that_differ(
-    cases: Iterable[tuple[Case, Mapping[str, Range] | None, TrainingTraits]],
+    cases: Iterable[tuple[Case, Mapping[str, Range], TrainingTraits]],
 ) -> dict[str, TrainingVerdict]:
     """Compare the first losses of one night between lines; return what differs by case_id.
 
@@ -360,7 +370,7 @@ def lines_that_differ(
     for case, losses, traits in cases:
         tolerance = traits.rounding("first", is_alike=False)
         is_own = traits.has_dropout or traits.is_asynchronous
-        if losses and "first" in losses and tolerance is not None and not is_own:
+        if "first" in losses and tolerance is not None and not is_own:
             first = (losses["first"][0] + losses["first"][1]) / 2
             # Lines also differ by the order in which their kernels add.
             groups[_work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))

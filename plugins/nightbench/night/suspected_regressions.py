@@ -204,8 +204,8 @@ def suspected_regression(
         if not same:
             return None
         good_run_id = warehouse.series.run_ids([same[0].run_key])[same[0].run_key]
-        losses = tuple(night.losses for night in same if night.losses)
-        trained = TrainedBefore(losses, traits_of(case, plan.protocol))
+        traits = traits_of(case, plan.protocol)
+        trained = TrainedBefore(tuple(night.losses for night in same), traits)
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
     sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
@@ -229,14 +229,11 @@ def suspected_regression(
     )
 
 
-def _nights_before_change(
-    warehouse: Warehouse, plan: RunPlan, case_id: str
-) -> list[TrainingNight]:
+def _nights_before_change(warehouse: Warehouse, plan: RunPlan, case_id: str) -> list[TrainingNight]:
     """Return the nights that a changed training is compared with, the newest first."""
     rows = warehouse.series.training_nights([case_id], plan.run, NIGHTS_COMPARED, 0)
     newest = sorted((night for *_, night in rows), key=lambda night: night.at, reverse=True)
-    tonight = newest[0] if newest else TrainingNight(plan.run.started_at, None)
-    same = [night for night in newest[1:] if night.trains_as_defined_by(tonight)]
+    same = [night for night in newest[1:] if night.trains_as_defined_by(newest[0])]
     return same[:PROVED_NIGHTS]
 
 

@@ -90,11 +90,11 @@ class SeriesRepository(Repository):
 
     def training_nights(
         self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
-    ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
-        """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
+    ) -> Iterator[tuple[str, bool, TrainingNight]]:
+        """Yield case_id, whether it is tonight, and the night: see the statement."""
         # Most nights of a series repeat the losses of another: each text is parsed once.
-        parsed: dict[str | None, Mapping[str, Range] | None] = {None: None}
-        for case_id, is_tonight, throughput, text, at, *night in self._tuples(
+        parsed: dict[str | None, Mapping[str, Range]] = {None: {}}
+        for case_id, is_tonight, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
             cluster=run.cluster,
@@ -104,8 +104,9 @@ class SeriesRepository(Repository):
             max_changed=max_changed,
         ):
             if text not in parsed:
-                parsed[text] = _losses(json.loads(text), case_id, at)
-            yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
+                of = f"losses of {case_id}, night {at}"
+                parsed[text] = stored_document(dict[str, Range], json.loads(text), of) or {}
+            yield case_id, is_tonight, TrainingNight(at, parsed[text], *night)
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -201,10 +202,3 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     if not metric.has_spread:
         named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
-
-
-def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
-    """Return the losses of a night by name; None if it has none that can be read."""
-    if document is None:
-        return None
-    return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")
