@@ -30,28 +30,30 @@ where cluster = :cluster and state in ('open', 'acknowledged');
 -- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose event
 -- continues.
 select
-    case_id,
-    cluster,
-    verdict as kind,
-    value,
-    baseline,
-    alert_id,
-    state = 'dismissed' as is_dismissed,
-    suspect,
-    suspect_run_id,
-    suspect_at,
-    notified_change,
-    notified_low,
-    notified_high,
-    metric
-from marts.fct_alert
+    a.case_id,
+    a.cluster,
+    a.verdict as kind,
+    a.value,
+    a.baseline,
+    a.alert_id,
+    a.state = 'dismissed' as is_dismissed,
+    a.suspect,
+    a.suspect_run_id,
+    a.suspect_at,
+    a.notified_change,
+    a.notified_low,
+    a.notified_high,
+    a.metric,
+    r.suite
+from marts.fct_alert as a
+inner join raw.run as r on a.last_run_id = r.run_id
 where
-    cluster = :cluster
+    a.cluster = :cluster
     and (
-        state in ('open', 'acknowledged')
-        or (state = 'dismissed' and resolved_run_id is null)
+        a.state in ('open', 'acknowledged')
+        or (a.state = 'dismissed' and a.resolved_run_id is null)
     )
-order by opened_at asc, alert_id asc;
+order by a.opened_at asc, a.alert_id asc;
 
 -- name: unmeasured_alerts()
 -- Live alerts of series that no later night of their suite has planned, and how many there are.

@@ -95,13 +95,14 @@ select
     m.definition_digest,
     r.code_digest,
     coalesce(b.digest, b.build_id) as build,
-    v.training
+    exists (
+        select from staging.changed_training as t
+        where t.series_key = m.series_key and m.run_at between t.since and t.until
+    ) as is_changed
 from raw.series as s
 inner join raw.measurement as m on s.series_key = m.series_key
 inner join raw.run as r on m.run_key = r.run_key
 inner join raw.build as b on m.build_key = b.build_key
-left join raw.verdict as v
-    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
 where
     s.case_id = any(:case_ids)
     and s.cluster = :cluster

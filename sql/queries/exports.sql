@@ -113,12 +113,14 @@ select
     l.reported,
     v.kind as verdict,
     v.change,
+    v.training,
     a.alert_state
 from marts.latest_median as l
 left join lateral (
     select
         newest.kind,
-        newest.change
+        newest.change,
+        newest.training
     from raw.verdict as newest
     where newest.series_key = l.series_key
     order by newest.run_at desc

@@ -45,74 +45,68 @@ where
     and s.case_id = any(:case_ids)
     and m.value > 0;
 
--- name: same_training(case_id, cluster, before, definition_digest, max_nights)
--- The newest nightly runs before an instant in which a series trained as before, with the losses.
-select
-    r.run_id,
-    m.losses
-from raw.series as s
-inner join raw.measurement as m on s.series_key = m.series_key
-inner join raw.run as r on m.run_key = r.run_key
-left join raw.verdict as v
-    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
-where
-    s.case_id = :case_id
-    and s.cluster = :cluster
-    and m.run_at < :before
-    and m.is_good
-    and m.run_kind = 'nightly'
-    and not m.is_private_build
-    and m.losses is not null
-    and m.definition_digest = :definition_digest
-    and v.training is distinct from 'changed'
-order by m.run_at desc, m.run_key desc
-limit :max_nights;
-
 -- name: training_nights(case_ids, cluster, run_id, before, max_nights, max_changed)
 -- The losses of some series: tonight's, and those of the newest nightly runs before that were not
 -- changed, or were accepted; and the newest changed ones. A person who dismisses a training alert
 -- accepts its nights: as intended, nights before it are left out; as a false alarm, they stay.
+-- A run whose losses were not judged yet, or are not compared, is left out.
 -- Nights are read per series, from its index: a join with all wanted series would be quadratic.
-with dismissed as (
-    select
-        a.case_id,
-        max(opened.started_at) filter (where a.dismissed_as <> 'false_alarm') as since,
-        range_agg(
-            tstzrange(opened.started_at, greatest(opened.started_at, a.closed_at), '[]')
-        ) as accepted
-    from raw.alert as a
-    inner join raw.run as opened on a.opened_run_id = opened.run_id
+with unjudged as (
+    select coalesce(array_agg(r.run_key), '{}') as run_keys
+    from raw.run as r
     where
-        a.cluster = :cluster
-        and a.case_id = any(:case_ids)
-        and a.metric = 'training'
-        and a.state = 'dismissed'
-    group by a.case_id
+        r.cluster = :cluster
+        and r.run_kind = 'nightly'
+        and r.started_at < :before
+        and r.started_at > :before - interval '90 days'
+        and not exists (
+            select from raw.verdict as v
+            where
+                v.run_key = r.run_key
+                and v.run_at = r.started_at
+                and v.training is not null
+        )
+),
+
+dismissed as (
+    select
+        a.series_key,
+        max(a.since) filter (where a.dismissed_as <> 'false_alarm') as since,
+        range_agg(tstzrange(a.since, a.until, '[]')) as accepted
+    from staging.accepted_training as a
+    inner join raw.series as s on a.series_key = s.series_key
+    where
+        s.cluster = :cluster
+        and s.case_id = any(:case_ids)
+        and a.since < :before
+    group by a.series_key
 ),
 
 wanted as (
     select
         s.series_key,
         s.case_id,
+        u.run_keys as unjudged,
         coalesce(d.since, '-infinity') as since,
         coalesce(d.accepted, '{}') as accepted
     from raw.series as s
-    left join dismissed as d on s.case_id = d.case_id
+    cross join unjudged as u
+    left join dismissed as d on s.series_key = d.series_key
     where s.cluster = :cluster and s.case_id = any(:case_ids)
 )
 
 select
     w.case_id,
     m.run_at >= :before as is_tonight,
-    m.throughput,
     m.losses::text as losses,
     m.run_at as at,
     m.framework_version as version,
     b.build_id,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
-    m.found_batch_size as batch_size,
-    m.is_changed
+    m.is_changed,
+    m.run_key,
+    m.throughput
 from wanted as w
 cross join
     lateral (
@@ -125,7 +119,6 @@ cross join
                 n.framework_version,
                 n.fingerprint_id,
                 n.definition_digest,
-                n.found_batch_size,
                 n.throughput,
                 not n.run_at <@ w.accepted
                 and exists (
@@ -146,6 +139,7 @@ cross join
                 and n.losses is not null
                 and n.run_at < :before
                 and n.run_at >= w.since
+                and n.run_key <> all(w.unjudged)
         )
 
         (
@@ -184,7 +178,6 @@ cross join
             n.framework_version,
             n.fingerprint_id,
             n.definition_digest,
-            n.found_batch_size,
             n.throughput,
             false as is_changed
         from raw.measurement as n

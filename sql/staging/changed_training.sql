@@ -20,19 +20,11 @@ select
     null as alert_id,
     v.run_at as until
 from raw.verdict as v
-inner join raw.series as s on v.series_key = s.series_key
 where
     v.training = 'changed'
     and not exists (
-        select 1
-        from raw.alert as a
-        inner join raw.run as opened on a.opened_run_id = opened.run_id
-        where
-            a.case_id = s.case_id
-            and a.cluster = s.cluster
-            and a.metric = 'training'
-            and a.state = 'dismissed'
-            and v.run_at between opened.started_at and a.closed_at
+        select from staging.accepted_training as a
+        where a.series_key = v.series_key and v.run_at between a.since and a.until
     );
 
 comment on view staging.changed_training is

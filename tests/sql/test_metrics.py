@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
-from nightbench.core.model import Verdict, VerdictKind
+from nightbench.core.model import TrainingKind, Verdict, VerdictKind
 from nightbench.core.prometheus import prometheus_text
 from nightbench.spool import Spool
 from nightbench.warehouse import connect
@@ -29,7 +29,11 @@ def measured(loader, given):
     before = Verdict(
         case.case_id, "local", given.run(0).run_id, VerdictKind.OK, "", 12.5, 12.5, 0.0
     )
-    found = Verdict(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "", 10.0, 12.5, -0.2)
+    found = Verdict(
+        *(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "", 10.0, 12.5, -0.2),
+        training=TrainingKind.SAME,
+        training_sentence="Training is the same.",
+    )
     loader.series.store_verdicts([found, before])
     loader.alerts.open(found)
     return case, other, run
@@ -58,7 +62,11 @@ def test_prometheus_reads_newest_median_verdict_and_alert(
     assert fell["nightbench_change_ratio"][0] == pytest.approx(-0.2)
     assert fell["nightbench_verdict"][1]["verdict"] == "regressed"
     assert fell["nightbench_alert"][1]["alert_state"] == "open"
-    absent = {"nightbench_verdict", "nightbench_change_ratio", "nightbench_alert"}
+    assert fell["nightbench_training"][1]["training"] == "same"
+    absent = {
+        *("nightbench_verdict", "nightbench_training"),
+        *("nightbench_change_ratio", "nightbench_alert"),
+    }
     assert fell.keys() - steady.keys() == absent
     assert "nightbench_mfu_ratio" not in fell, "its devices have no peak"
 

@@ -79,6 +79,8 @@ def test_the_page_has_tonight_over_the_last_good_night(
     assert (tonight["framework_version"], good["framework_version"]) == ("2.14.0", "2.13.0")
     assert (tonight["losses"], good["losses"]) == (HALF_A_BATCH, AS_EVER)
     assert tonight["training"] == "changed"
+    (case,) = app.get(f"/api/runs/{tonight['run_id']}").json()["cases"]
+    assert case["training"] == "changed"
     assert len(found["steps"]) == len(AS_EVER)
     assert found["steps"][0] == 1
 

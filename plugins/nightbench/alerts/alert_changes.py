@@ -36,6 +36,8 @@ class LiveAlert:
     notified_high: float | None = None
     """The other end of it."""
     metric: AlertMetric = "throughput"
+    suite: str = ""
+    """Suite of the last run that reported it."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:

@@ -20,7 +20,7 @@ from nightbench.causes import (
 from nightbench.causes.facts import BUSY, SharedFactor
 from nightbench.causes.field_changes import flat
 from nightbench.core.errors import WarehouseUnavailable
-from nightbench.core.model import Reason, Run, TrainingKind, gain_of, reasons_from_json
+from nightbench.core.model import Reason, Run, gain_of, reasons_from_json
 from nightbench.detection.factors import FactorKind
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
@@ -299,7 +299,7 @@ def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     )
     if _is_training(alert):
         place = len(points)
-        while place > 0 and points[place - 1]["training"] == TrainingKind.CHANGED:
+        while place > 0 and points[place - 1]["is_changed"]:
             place -= 1
     elif place is None:
         place = len(points)

@@ -40,8 +40,8 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     """Return the mean losses that `detection.training` compares; None without losses.
 
     `steps` is the length of the window, `mean_of` how many of its steps `mean` is the mean of.
-    `conditions` is a checksum of the trainers' conditions; `skipped` counts the updates that a loss
-    scale left out.
+    `batch` is the batch per device, if the run found it; `conditions` is a checksum of the
+    trainers' conditions; `skipped` counts the updates that a loss scale left out.
     """
     if not trainers or not all(rank.loss_window for rank in trainers):
         return None
@@ -67,9 +67,12 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     conditions = [rank.conditions for rank in trainers]
     if all(conditions):
         means["conditions"] = zlib.crc32(json.dumps(conditions, sort_keys=True).encode())
-    skipped = [rank.skipped_updates for rank in trainers if rank.skipped_updates is not None]
-    if skipped:
-        means["skipped"] = max(skipped)
+    for name, counts in (
+        ("skipped", [rank.skipped_updates for rank in trainers]),
+        ("batch", [rank.batch_size for rank in trainers]),
+    ):
+        if stated := [count for count in counts if count is not None]:
+            means[name] = max(stated)
     return means | {"steps": steps, "mean_of": counted}
 
 

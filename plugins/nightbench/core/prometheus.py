@@ -56,6 +56,9 @@ METRICS = (
     Metric("nightbench_build_info", "framework_version", "Always 1; a label has the version."),
     Metric("nightbench_change_ratio", "change", "Newest verdict: value / baseline - 1."),
     Metric("nightbench_verdict", "verdict", "Always 1; a label has the newest verdict."),
+    Metric(
+        "nightbench_training", "training", "Always 1; a label has the newest verdict on training."
+    ),
     Metric("nightbench_alert", "alert_state", "1 if the series has an open or acknowledged alert."),
 )
 

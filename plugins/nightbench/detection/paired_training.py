@@ -62,7 +62,7 @@ def compare_training(
     ]
     changed = next((each for each in verdicts if each.kind is TrainingKind.CHANGED), None)
     if changed is not None:
-        step = _first_difference(a, b, traits, is_alike=is_one_build)
+        step = _first_difference(a, b, traits, is_alike=is_one_build, is_exact=changed.is_exact)
         since = f" from step {step} on" if step else ""
         words = f"training changed{since}: {changed.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)
@@ -70,7 +70,7 @@ def compare_training(
         words = f"trains the same: losses of {len(b)} launches equal those of A within rounding"
         return PairedTraining(TrainingKind.SAME, words)
     why = f"{traits.precision} has no tolerance, or dropout needs {PROVED_NIGHTS} launches"
-    return _not_comparable(f"no loss is in all launches, {why}")
+    return _not_comparable(f"no loss is in all launches, they found other batch sizes, {why}")
 
 
 def _not_comparable(why: str) -> PairedTraining:
@@ -83,6 +83,7 @@ def _first_difference(
     traits: TrainingTraits,
     *,
     is_alike: bool,
+    is_exact: bool,
 ) -> int | None:
     """Return the first step, from 1, whose loss in B is outside the tolerance around those in A."""
     steps_a, steps_b = (zip(*(each.curve for each in side), strict=False) for side in (a, b))
@@ -93,6 +94,8 @@ def _first_difference(
             return None
         low, high = min(before), max(before)
         allowed = max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
+        if is_exact:
+            allowed = 0.0
         if not all(low - allowed <= loss <= high + allowed for loss in now):
             return traits.warmup_steps + place if place else 1
     return None

@@ -67,19 +67,29 @@ class TrainingNight:
     """Losses of one night of a series, with the versions and nodes that produced them."""
 
     at: datetime
-    losses: Mapping[str, Range] | None
+    losses: Mapping[str, Range]
+    """Empty if a rank recorded none."""
     version: str | None = None
     build_id: str | None = None
     fingerprint_id: str | None = None
     definition_digest: str | None = None
-    batch_size: int | None = None
-    """Batch per device that the run found; None if the case states it."""
     is_changed: bool = False
     """Whether the verdict was `changed` and no user has accepted it."""
+    run_key: int | None = None
+    throughput: float | None = None
+
+    def trains_as_defined_by(self, other: TrainingNight) -> bool:
+        """Return whether both have losses, of one definition and of one batch size."""
+        return bool(
+            self.losses
+            and other.losses
+            and self.losses.get("batch") == other.losses.get("batch")
+            and not differ(self.definition_digest, other.definition_digest)
+        )
 
     def has_conditions_of(self, other: TrainingNight) -> bool:
         """Return whether CPUs, threads and variables of all repeats are known and the same."""
-        mine, theirs = ((night.losses or {}).get("conditions") for night in (self, other))
+        mine, theirs = (night.losses.get("conditions") for night in (self, other))
         return mine is not None and mine == theirs and mine[0] == mine[1]
 
     def is_like(self, other: TrainingNight) -> bool:
@@ -104,8 +114,10 @@ class TrainingVerdict:
     """The loss that differs, tonight and before; None if none does."""
     difference: str = ""
     """The same as words: `first loss 6.848 -> 7.318 since 2.14.0`."""
+    is_exact: bool = False
+    """Whether the loss that differs must equal the earlier ones to the last bit."""
     speed: float | None = None
-    """Relative change of the throughput, from the median of the nights before."""
+    """Relative change of the throughput, from the median of the compared nights."""
 
     @property
     def change(self) -> float | None:
@@ -146,15 +158,13 @@ def judge_training(
     """
     if not tonight.losses:
         return _not_comparable("no rank recorded a loss")
-    known = [
-        night
-        for night in past
-        if night.losses
-        and night.batch_size == tonight.batch_size
-        and not differ(night.definition_digest, tonight.definition_digest)
-    ]
+    known = [night for night in past if night.trains_as_defined_by(tonight)]
     nights = [night for night in known if not night.is_changed]
     if not nights:
+        still = _Comparison(tonight, known, traits)
+        if known and still.verdict().kind is TrainingKind.SAME:
+            sentence = f"Training is as in {still.nights}, which changed and were not accepted."
+            return TrainingVerdict(TrainingKind.CHANGED, sentence)
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
     # A change that lasts proves as much as earlier nights.
@@ -214,9 +224,8 @@ def _comparable(
     needs = {"again": "steps", "mean": "mean_of"}.get(figure)
     return [
         losses[figure]
-        for losses in (night.losses or {} for night in nights)
-        if figure in losses
-        and (needs is None or losses.get(needs) == (tonight.losses or {}).get(needs))
+        for losses in (night.losses for night in nights)
+        if figure in losses and (needs is None or losses.get(needs) == tonight.losses.get(needs))
     ]
 
 
@@ -227,31 +236,30 @@ class _Comparison:
     tonight: TrainingNight
     reference: Sequence[TrainingNight]
     traits: TrainingTraits
-    is_alike: bool
+    is_alike: bool = False
     """Whether version, build and nodes of all of them are tonight's."""
-    is_exact: bool
+    is_exact: bool = False
     """Whether their conditions are, too, and all have the same losses."""
-    has_new_conditions: bool
+    has_new_conditions: bool = False
     """Whether only the conditions are others than those of all of them."""
-    changed_nights: int
+    changed_nights: int = 0
     """Nights since the newest of them that differed as well."""
 
     def verdict(self) -> TrainingVerdict:
-        known = [
-            figure
+        tolerances = {
+            figure: allowed
             for figure in FIGURES
-            if figure in (self.tonight.losses or {})
+            if figure in self.tonight.losses
             and self._earlier[figure]
-            and self._tolerance(figure) is not None
-        ]
-        if not known:
+            and (allowed := self._tolerance(figure)) is not None
+        }
+        if not tolerances:
             return _not_comparable("tonight and the earlier nights have no metric in common")
-        for figure in known:
+        for figure, allowed in tolerances.items():
             (low, high), seen = self._ends(figure)
-            allowed = self._tolerance(figure) or 0.0
             if not seen[0] - allowed <= low <= high <= seen[1] + allowed:
-                return self._changed(figure)
-        return TrainingVerdict(TrainingKind.SAME, self._same(known), self._is_proved)
+                return self._changed(figure, allowed)
+        return TrainingVerdict(TrainingKind.SAME, self._same(list(tolerances)), self._is_proved)
 
     @property
     def _is_proved(self) -> bool:
@@ -264,7 +272,7 @@ class _Comparison:
     def _ends(self, figure: str) -> tuple[Range, Range]:
         values = self._earlier[figure]
         seen = min(low for low, _ in values), max(high for _, high in values)
-        return (self.tonight.losses or {})[figure], seen
+        return self.tonight.losses[figure], seen
 
     def _tolerance(self, figure: str) -> float | None:
         """Return the absolute distance by which a value may be outside the earlier range."""
@@ -285,13 +293,13 @@ class _Comparison:
         _, (low, high) = self._ends(figure)
         return max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
 
-    def _changed(self, figure: str) -> TrainingVerdict:
+    def _changed(self, figure: str, allowed: float) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
         # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - (low + high) / 2))
         baseline = median(end for each in self._earlier[figure] for end in each)
-        allowed = self._tolerance(figure) or 0.0
-        evidence = f"{self._nights(since=True)} " + (
+        first = min(night.at for night in self.reference)
+        evidence = f"{self.nights} since {first:%Y-%m-%d} " + (
             f"allow {low - allowed:.6g} to {high + allowed:.6g}"
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
@@ -307,21 +315,31 @@ class _Comparison:
             value,
             baseline,
             difference,
+            is_exact=not allowed,
+            speed=self._speed(),
         )
 
-    def _nights(self, *, since: bool = False) -> str:
+    def _speed(self) -> float | None:
+        now, before = (
+            self.tonight.throughput,
+            [n.throughput for n in self.reference if n.throughput],
+        )
+        return now / median(before) - 1 if now and before else None
+
+    @property
+    def nights(self) -> str:
+        """The number of the reference nights in words."""
         count = len(self.reference)
-        first = min(night.at for night in self.reference)
-        return f"{count} night{'s' if count > 1 else ''}" + f" since {first:%Y-%m-%d}" * since
+        return f"{count} night{'s' if count > 1 else ''}"
 
     def _same(self, known: Sequence[str]) -> str:
         if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
-            equal = f"all losses equal those of {self._nights()} to the last bit"
+            equal = f"all losses equal those of {self.nights} to the last bit"
             return f"Training is the same: {equal}."
         words = ", ".join(FIGURES[figure] for figure in known)
         if self.has_new_conditions:
             words += "; threads or instruction sets are new to the series, so rounding may grow"
-        return f"Training is the same as in {self._nights()}, within rounding and spread: {words}."
+        return f"Training is the same as in {self.nights}, within rounding and spread: {words}."
 
 
 def _shown(value: float, other: float) -> str:
@@ -339,7 +357,7 @@ def _work_key(case: Case) -> tuple[object, ...]:
 
 
 def lines_that_differ(
-    cases: Iterable[tuple[Case, Mapping[str, Range] | None, TrainingTraits]],
+    cases: Iterable[tuple[Case, Mapping[str, Range], TrainingTraits]],
 ) -> dict[str, TrainingVerdict]:
     """Compare the first losses of one night between lines; return what differs by case_id.
 
@@ -352,7 +370,7 @@ def lines_that_differ(
     for case, losses, traits in cases:
         tolerance = traits.rounding("first", is_alike=False)
         is_own = traits.has_dropout or traits.is_asynchronous
-        if losses and "first" in losses and tolerance is not None and not is_own:
+        if "first" in losses and tolerance is not None and not is_own:
             first = (losses["first"][0] + losses["first"][1]) / 2
             # Lines also differ by the order in which their kernels add.
             groups[_work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))

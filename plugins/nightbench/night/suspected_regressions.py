@@ -29,7 +29,8 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
 from nightbench.detection.robust import Z_90
 from nightbench.detection.series import series_of
-from nightbench.detection.training import PROVED_NIGHTS, Range, TrainingTraits
+from nightbench.detection.training import PROVED_NIGHTS, Range, TrainingNight, TrainingTraits
+from nightbench.night.training_verdicts import NIGHTS_COMPARED
 from nightbench.warehouse import Warehouse
 
 log = logging.getLogger(__name__)
@@ -199,12 +200,12 @@ def suspected_regression(
     good_run_id = dropped.last_good_run_id if dropped else None
     trained = None
     if alert["metric"] == "training":
-        dropped, same = None, warehouse.series.same_training(case.planned, plan.run, PROVED_NIGHTS)
+        dropped, same = None, _nights_before_change(warehouse, plan, case_id)
         if not same:
             return None
-        good_run_id = same[0]["run_id"]
+        good_run_id = warehouse.series.run_ids([same[0].run_key])[same[0].run_key]
         traits = traits_of(case, plan.protocol)
-        trained = TrainedBefore(tuple(row["losses"] for row in same), traits)
+        trained = TrainedBefore(tuple(night.losses for night in same), traits)
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
     before = nights.points(good_run_id).get(case_id) if good_run_id else None
     sigma = float(series_of([tonight]).within[0]) if tonight else math.nan
@@ -226,6 +227,14 @@ def suspected_regression(
         noise=None if math.isnan(sigma) else sigma,
         trained=trained,
     )
+
+
+def _nights_before_change(warehouse: Warehouse, plan: RunPlan, case_id: str) -> list[TrainingNight]:
+    """Return the nights that a changed training is compared with, the newest first."""
+    rows = warehouse.series.training_nights([case_id], plan.run, NIGHTS_COMPARED, 0)
+    newest = sorted((night for *_, night in rows), key=lambda night: night.at, reverse=True)
+    same = [night for night in newest[1:] if night.trains_as_defined_by(newest[0])]
+    return same[:PROVED_NIGHTS]
 
 
 def rounds_of(has_two: bool) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 
+from nightbench.alerts import LiveAlert
 from nightbench.core.model import Case, TrainingKind, Verdict, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
@@ -34,17 +34,13 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     cases = {case.planned.case_id: case for case in plan.cases}
     tonight: dict[str, TrainingNight] = {}
     past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
-    speeds: dict[str, float] = {}
-    speeds_before: dict[str, list[float]] = {case_id: [] for case_id in cases}
-    for case_id, is_tonight, speed, night in warehouse.series.training_nights(
+    for case_id, is_tonight, night in warehouse.series.training_nights(
         list(cases), plan.run, NIGHTS_COMPARED, PROVED_NIGHTS
     ):
         if is_tonight:
-            tonight[case_id], speeds[case_id] = night, speed
+            tonight[case_id] = night
         else:
             past[case_id].append(night)
-            if not night.is_changed:
-                speeds_before[case_id].append(speed)
     traits = {case_id: traits_of(case, plan.protocol) for case_id, case in cases.items()}
     found = {
         case_id: judge_training(night, past[case_id], traits[case_id])
@@ -54,20 +50,18 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     between_lines = lines_that_differ(
         (cases[case_id].planned.case, night.losses, traits[case_id])
         for case_id, night in tonight.items()
-        if night.batch_size is None  # each line finds its own
+        if "batch" not in night.losses  # each line finds its own
     )
     for case_id, verdict in between_lines.items():
         own = found.get(case_id)
-        # What the nights say decides; what other lines say is added.
+        # What the nights say decides; what other lines say is added. Nights of which all changed
+        # name no difference: only other lines do.
         if own and own.kind is not TrainingKind.NOT_COMPARABLE:
-            verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
+            has_no_difference = own.kind is TrainingKind.CHANGED and not own.difference
+            if not (has_no_difference and verdict.difference):
+                verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
         found[case_id] = verdict
-    return {
-        case_id: replace(verdict, speed=speeds[case_id] / median(speeds_before[case_id]) - 1)
-        if speeds_before[case_id]
-        else verdict
-        for case_id, verdict in found.items()
-    }
+    return found
 
 
 def with_training(verdict: Verdict, training: TrainingVerdict | None) -> Verdict:
@@ -101,30 +95,26 @@ def follow_training(
     A case that trains as before ends its alert the same night: losses hardly vary. A suite that
     does not compare losses any more ends the alerts of its cases.
     """
-    live = {
-        row["case_id"]: row
-        for row in warehouse.alerts.read("continuing_alerts", cluster=plan.run.cluster)
-        if row["metric"] == "training"
-    }
+    rows = warehouse.alerts.read("continuing_alerts", cluster=plan.run.cluster)
+    live = {row["case_id"]: LiveAlert.from_row(row) for row in rows if row["metric"] == "training"}
     cases = {each.planned.case_id: each.planned.case for each in plan.cases}
     opened = []
     for verdict in verdicts:
         training, alert = trainings.get(verdict.case_id), live.get(verdict.case_id)
-        if plan.policy.training == "off" and alert is not None:
+        why = ""
+        if training is not None and training.kind is TrainingKind.SAME:
+            why = training.sentence
+        elif alert and alert.suite == plan.run.suite and plan.policy.training == "off":
             why = "The suite does not compare losses: `policy.training` is off."
-            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, why)
-        if training is None:
+        if alert and why:
+            warehouse.alerts.end(alert.alert_id, plan.run.run_id, why)
+        if training is None or not training.difference:
             continue
-        if training.kind is TrainingKind.SAME and alert is not None:
-            warehouse.alerts.end(alert["alert_id"], plan.run.run_id, training.sentence)
-        elif (
-            training.kind is TrainingKind.CHANGED
-            and (training.is_proved or alert is not None)
-            and plan.policy.training == "alert"
-        ):
-            of_alert = _of_alert(verdict, training, cases[verdict.case_id])
-            if warehouse.alerts.open(of_alert):
-                opened.append(of_alert)
+        is_live = alert is not None and not alert.is_dismissed
+        may_open = plan.policy.training == "alert" and (training.is_proved or alert is not None)
+        of_alert = _of_alert(verdict, training, cases[verdict.case_id])
+        if (is_live or may_open) and warehouse.alerts.open(of_alert):
+            opened.append(of_alert)
     return opened
 
 

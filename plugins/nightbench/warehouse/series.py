@@ -12,7 +12,6 @@ from nightbench.core.model import (
     HistoryPoint,
     MetricInfo,
     PairNight,
-    PlannedCase,
     Run,
     RunKind,
     TrainingKind,
@@ -74,7 +73,7 @@ class SeriesRepository(Repository):
                 max_nights=max_nights,
                 metric=metric.name,
             )
-            run_ids = dict(self._tuples("run_ids", run_keys=list({row[1] for row in rows})))
+            run_ids = self.run_ids({row[1] for row in rows})
             for case_id, run_key, at, value, n, spread, *texts in rows:
                 # Hundreds of thousands of rows repeat a few texts: each is kept once.
                 shared = [same.setdefault(text, text) for text in texts]
@@ -85,13 +84,17 @@ class SeriesRepository(Repository):
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
+    def run_ids(self, run_keys: Iterable[int]) -> dict[int, str]:
+        """Names of some runs by their keys."""
+        return dict(self._tuples("run_ids", run_keys=list(run_keys)))
+
     def training_nights(
         self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
-    ) -> Iterator[tuple[str, bool, float, TrainingNight]]:
-        """Yield case_id, whether it is tonight, throughput and losses: see the statement."""
+    ) -> Iterator[tuple[str, bool, TrainingNight]]:
+        """Yield case_id, whether it is tonight, and the night: see the statement."""
         # Most nights of a series repeat the losses of another: each text is parsed once.
-        parsed: dict[str | None, Mapping[str, Range] | None] = {None: None}
-        for case_id, is_tonight, throughput, text, at, *night in self._tuples(
+        parsed: dict[str | None, Mapping[str, Range]] = {None: {}}
+        for case_id, is_tonight, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
             cluster=run.cluster,
@@ -101,24 +104,9 @@ class SeriesRepository(Repository):
             max_changed=max_changed,
         ):
             if text not in parsed:
-                parsed[text] = _losses(json.loads(text), case_id, at)
-            yield case_id, is_tonight, throughput, TrainingNight(at, parsed[text], *night)
-
-    def same_training(self, case: PlannedCase, run: Run, max_nights: int) -> list[Row]:
-        """The nights before a run in which a case trained as before: rows of `same_training`."""
-        rows = self.read(
-            "same_training",
-            case_id=case.case_id,
-            cluster=run.cluster,
-            before=run.started_at,
-            definition_digest=case.definition_digest,
-            max_nights=max_nights,
-        )
-        return [
-            row | {"losses": found}
-            for row in rows
-            if (found := _losses(row["losses"], case.case_id, row["run_id"]))
-        ]
+                of = f"losses of {case_id}, night {at}"
+                parsed[text] = stored_document(dict[str, Range], json.loads(text), of) or {}
+            yield case_id, is_tonight, TrainingNight(at, parsed[text], *night)
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime
@@ -214,10 +202,3 @@ def point_of(row: Row, metric: MetricInfo = THROUGHPUT) -> HistoryPoint:
     if not metric.has_spread:
         named["spread"] = None
     return HistoryPoint(**{field.name: named[field.name] for field in fields(HistoryPoint)})
-
-
-def _losses(document: Any, case_id: str, night: object) -> Mapping[str, Range] | None:
-    """Return the losses of a night by name; None if it has none that can be read."""
-    if document is None:
-        return None
-    return stored_document(dict[str, Range], document, f"losses of {case_id}, night {night}")

@@ -32,6 +32,8 @@ class RunCase(CaseMedian):
     state: str
     """Verdict of the case, or why it has no verdict: failed, quarantined, missing, left_out, …"""
     sentences: list[str]
+    training: str | None
+    """Verdict on training: same, changed or not_comparable; null if losses are not compared."""
     error: str | None
     """End of the traceback of the last failed repeat."""
     build_id: str | None

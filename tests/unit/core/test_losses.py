@@ -40,6 +40,11 @@ def test_the_updates_that_a_loss_scale_skipped_are_stored() -> None:
     assert "skipped" not in losses({})
 
 
+def test_a_batch_that_the_run_found_is_stored_with_its_losses() -> None:
+    assert losses({"batch_size": 64}, {"batch_size": 64})["batch"] == 64
+    assert "batch" not in losses({})
+
+
 def test_the_longer_mean_needs_a_hundred_steps() -> None:
     def window(steps: int) -> dict[str, float]:
         values = tuple(float(step) for step in range(steps))

@@ -15,7 +15,7 @@ FP32 = TrainingTraits("fp32", warmup_steps=2)
 CURVE = (2.0, *(1.9 - 0.05 * step for step in range(12)))
 
 
-def launch(curve: tuple[float, ...] = CURVE, again: float = 1.2) -> LaunchLosses:
+def launch(curve: tuple[float, ...] = CURVE, again: float = 1.2, **more: float) -> LaunchLosses:
     figures = {
         "first": curve[0],
         "opening": curve[1],
@@ -23,12 +23,13 @@ def launch(curve: tuple[float, ...] = CURVE, again: float = 1.2) -> LaunchLosses
         "again": again,
         "steps": 12,
         "mean_of": 10,
+        **more,
     }
     return LaunchLosses({name: (value, value) for name, value in figures.items()}, curve)
 
 
-def changed_from(place: int, by: float = 0.1) -> LaunchLosses:
-    return launch((*CURVE[:place], *(loss + by for loss in CURVE[place:])))
+def changed_from(place: int, by: float = 0.1, **more: float) -> LaunchLosses:
+    return launch((*CURVE[:place], *(loss + by for loss in CURVE[place:])), **more)
 
 
 def compared(b: LaunchLosses, traits: TrainingTraits = FP32, **more: Any) -> PairedTraining:
@@ -92,3 +93,16 @@ def test_another_build_may_have_other_random_numbers_and_the_same_build_may_not(
     assert compared(changed_from(0, 0.05), dropout).kind is TrainingKind.SAME
     one = compared(changed_from(0, 0.05), dropout, is_one_build=True)
     assert (one.kind, one.step) == (TrainingKind.CHANGED, 1)
+
+
+def test_a_bit_that_one_build_must_repeat_names_its_first_step() -> None:
+    a, b = launch(conditions=1.0), changed_from(5, 1e-12, conditions=1.0)
+    found = compare_training([a] * 5, [b], FP32, is_one_build=True)
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, 7)
+
+
+def test_launches_that_found_other_batches_are_not_compared() -> None:
+    a, b = launch(batch=64.0), changed_from(0, batch=96.0)
+    found = compare_training([a] * 5, [b] * 5, FP32, is_one_build=False)
+    assert found.kind is TrainingKind.NOT_COMPARABLE
+    assert "found other batch sizes" in found.sentence

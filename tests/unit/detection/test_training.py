@@ -71,7 +71,7 @@ def test_other_or_unknown_threads_may_add_in_another_order(
 ) -> None:
     tonight = night(5, {"first": LOSSES["first"] * (1 + change), "conditions": threads or 0.0})
     if threads is None:
-        kept = {name: ends for name, ends in (tonight.losses or {}).items() if name != "conditions"}
+        kept = {name: ends for name, ends in tonight.losses.items() if name != "conditions"}
         tonight = replace(tonight, losses=kept)
     assert judge_training(tonight, FIVE, FP32).kind is kind
 
@@ -223,7 +223,7 @@ def test_asynchronous_training_is_compared_once_its_spread_is_known() -> None:
 
 
 def test_what_cannot_be_compared_says_why() -> None:
-    silent = replace(night(5), losses=None)
+    silent = replace(night(5), losses={})
     assert "no rank recorded a loss" in judge_training(silent, FIVE, FP32).sentence
     assert "no earlier night" in judge_training(night(5), [], FP32).sentence
     other = [replace(each, definition_digest="e") for each in FIVE]
@@ -273,10 +273,10 @@ def test_a_change_that_lasts_is_proved_though_few_nights_came_before() -> None:
 
 
 def test_nights_with_another_batch_are_not_compared() -> None:
-    found = [replace(each, batch_size=64) for each in FIVE]
-    same = replace(night(5), batch_size=64)
+    found = [night(number, {"batch": 64.0}) for number in range(5)]
+    same = night(5, {"batch": 64.0})
     assert judge_training(same, found, FP32).kind is TrainingKind.SAME
-    other = replace(night(5, {"first": 7.0}), batch_size=96)
+    other = night(5, {"first": 7.0, "batch": 96.0})
     assert judge_training(other, found, FP32).kind is TrainingKind.NOT_COMPARABLE
 
 
@@ -335,3 +335,20 @@ def test_without_first_losses_the_random_numbers_of_dropout_are_unknown() -> Non
     tonight = night(6, {"opening": LOSSES["opening"] + 1e-3}, version="2.14.0")
     dropout = replace(FP32, has_dropout=True)
     assert judge_training(tonight, past, dropout).kind is TrainingKind.SAME
+
+
+def test_the_speed_is_compared_with_nights_of_the_same_definition() -> None:
+    other = [night(number, definition_digest="e", throughput=300.0) for number in range(9)]
+    past = [night(10 + number, throughput=100.0) for number in range(5)]
+    tonight = night(20, {"first": 7.0}, throughput=150.0)
+    assert judge_training(tonight, [*other, *past], FP32).speed == pytest.approx(0.5)
+
+
+def test_losses_stay_changed_if_all_earlier_nights_changed() -> None:
+    """Other lines showed that the first nights were wrong."""
+    changed = [night(number, is_changed=True) for number in range(2)]
+    verdict = judge_training(night(2), changed, FP32)
+    assert (verdict.kind, verdict.difference) == (TrainingKind.CHANGED, "")
+    assert "as in 2 nights, which changed and were not accepted" in verdict.sentence
+    other = judge_training(night(2, {"first": 7.0}), changed, FP32)
+    assert other.kind is TrainingKind.NOT_COMPARABLE
