@@ -112,7 +112,8 @@ select
     nullif(m.fingerprint_id, '') as fingerprint_id,
     nullif(m.definition_digest, '') as definition_digest,
     m.found_batch_size as batch_size,
-    m.is_changed
+    m.is_changed,
+    m.is_judged
 from wanted as w
 cross join
     lateral (
@@ -128,16 +129,11 @@ cross join
                 n.found_batch_size,
                 n.throughput,
                 not n.run_at <@ w.accepted
-                and exists (
-                    select 1
-                    from raw.verdict as v
-                    where
-                        v.training = 'changed'
-                        and v.run_key = n.run_key
-                        and v.series_key = n.series_key
-                        and v.run_at = n.run_at
-                ) as is_changed
+                and coalesce(v.training = 'changed', false) as is_changed,
+                v.training is not null as is_judged
             from raw.measurement as n
+            left join raw.verdict as v
+                on n.run_key = v.run_key and n.series_key = v.series_key and n.run_at = v.run_at
             where
                 n.series_key = w.series_key
                 and n.is_good
@@ -186,7 +182,8 @@ cross join
             n.definition_digest,
             n.found_batch_size,
             n.throughput,
-            false as is_changed
+            false as is_changed,
+            true as is_judged
         from raw.measurement as n
         where
             n.run_key = (
