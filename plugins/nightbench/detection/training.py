@@ -45,7 +45,8 @@ than bf16, are computed from bf16."""
 
 LOOSE = 0.05
 """Smallest value of it if the random numbers of dropout may differ, and for later losses under
-conditions that are new to a series. In some workloads, rounding grows with each step."""
+conditions that are new to a series. In some workloads, rounding grows with each step, without a
+limit: beyond this value, such losses are not comparable."""
 
 EARLY_STEPS = 2
 """Steps before the window in which rounding does not grow much."""
@@ -260,7 +261,11 @@ class _Comparison:
         for figure, allowed in tolerances.items():
             (low, high), seen = self._ends(figure)
             if not seen[0] - allowed <= low <= high <= seen[1] + allowed:
-                return self._changed(figure, allowed)
+                found = self._changed(figure, allowed)
+                if self.has_new_conditions and figure != "first":
+                    why = "threads or instruction sets are new to the series, so rounding may grow"
+                    return _not_comparable(f"{found.difference}; {why}")
+                return found
         return TrainingVerdict(TrainingKind.SAME, self._same(list(tolerances)), self._is_proved)
 
     @property
@@ -322,10 +327,8 @@ class _Comparison:
         )
 
     def _speed(self) -> float | None:
-        now, before = (
-            self.tonight.throughput,
-            [n.throughput for n in self.reference if n.throughput],
-        )
+        now = self.tonight.throughput
+        before = [night.throughput for night in self.reference if night.throughput]
         return now / median(before) - 1 if now and before else None
 
     @property

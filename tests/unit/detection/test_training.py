@@ -161,7 +161,10 @@ def test_another_version_with_the_same_random_numbers_may_only_round_at_first() 
 def test_rounding_of_threads_that_are_new_to_a_series_may_grow(
     figure: str, has_dropout: bool
 ) -> None:
-    """Found on 2026-11-30: 2 threads change losses of vgg16_cifar on PaddlePaddle 2 by 8e-3."""
+    """Found on 2026-11-30: 2 threads change losses of vgg16_cifar on PaddlePaddle 2 by 8e-3.
+
+    On TensorFlow 1, they change the loss of step 3 by 6 %, and later ones by 14 %.
+    """
     traits, threads = replace(FP32, has_dropout=has_dropout), {"conditions": 2.0}
     grown = {figure: LOSSES[figure] * 1.008}
     verdict = judge_training(night(5, grown | threads), FIVE, traits)
@@ -169,7 +172,12 @@ def test_rounding_of_threads_that_are_new_to_a_series_may_grow(
     assert "threads or instruction sets are new to the series, so rounding" in verdict.sentence
     assert judge_training(night(5, grown), FIVE, traits).kind is TrainingKind.CHANGED
     far = {figure: LOSSES[figure] * 1.06}
-    assert judge_training(night(5, far | threads), FIVE, traits).kind is TrainingKind.CHANGED
+    verdict = judge_training(night(5, far | threads), FIVE, traits)
+    assert verdict.kind is TrainingKind.NOT_COMPARABLE
+    assert " -> " in verdict.sentence
+    assert "threads or instruction sets are new to the series, so rounding" in verdict.sentence
+    nights = [*FIVE, night(5, far | threads)]
+    assert judge_training(night(6, far | threads), nights, traits).kind is TrainingKind.SAME
     other = night(5, grown | threads, version="2.14.0")
     assert judge_training(other, FIVE, FP32).kind is TrainingKind.CHANGED
     changed = [night(5 + n, grown, is_changed=True) for n in range(3)]
