@@ -163,7 +163,7 @@ def judge_training(
     if not nights:
         still = _Comparison(tonight, known, traits)
         if known and still.verdict().kind is TrainingKind.SAME:
-            sentence = f"Training is as in {still.nights}, which changed and were not accepted."
+            sentence = f"Training is as in {still.nights} whose change no user has accepted."
             return TrainingVerdict(TrainingKind.CHANGED, sentence)
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
@@ -320,10 +320,8 @@ class _Comparison:
         )
 
     def _speed(self) -> float | None:
-        now, before = (
-            self.tonight.throughput,
-            [n.throughput for n in self.reference if n.throughput],
-        )
+        before = [night.throughput for night in self.reference if night.throughput]
+        now = self.tonight.throughput
         return now / median(before) - 1 if now and before else None
 
     @property
@@ -393,15 +391,12 @@ def lines_that_differ(
                     "It is unknown which one is right.",
                 )
             elif len(different) == len(others) and agree:
-                found[case.case_id] = _unlike_others(case, first, others)
+                agreed = median(values)
+                names = " and ".join(sorted(lines - {case.framework}))
+                now, then = _shown(first, agreed), _shown(agreed, first)
+                difference = f"first loss {now}, {then} on {names}"
+                sentence = f"{case.framework} trains differently from other lines: {difference}."
+                found[case.case_id] = TrainingVerdict(
+                    TrainingKind.CHANGED, sentence, True, first, agreed, difference
+                )
     return found
-
-
-def _unlike_others(
-    case: Case, first: float, others: Sequence[tuple[Case, float, float]]
-) -> TrainingVerdict:
-    agreed = median(value for _, value, _ in others)
-    names = " and ".join(sorted({other.framework for other, _, _ in others}))
-    difference = f"first loss {_shown(first, agreed)}, {_shown(agreed, first)} on {names}"
-    sentence = f"{case.framework} trains differently from other lines: {difference}."
-    return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, agreed, difference)
