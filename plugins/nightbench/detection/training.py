@@ -304,6 +304,8 @@ class _Comparison:
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
         )
+        before = [night.throughput for night in self.reference if night.throughput]
+        now = self.tonight.throughput
         difference = f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
         newest = max(self.reference, key=lambda night: night.at)
         if differ(newest.version, self.tonight.version):
@@ -316,13 +318,8 @@ class _Comparison:
             baseline,
             difference,
             is_exact=not allowed,
-            speed=self._speed(),
+            speed=now / median(before) - 1 if now and before else None,
         )
-
-    def _speed(self) -> float | None:
-        before = [night.throughput for night in self.reference if night.throughput]
-        now = self.tonight.throughput
-        return now / median(before) - 1 if now and before else None
 
     @property
     def nights(self) -> str:
