@@ -95,7 +95,7 @@ select
     m.definition_digest,
     r.code_digest,
     coalesce(b.digest, b.build_id) as build,
-    exists (
+    exists(
         select from staging.changed_training as t
         where t.series_key = m.series_key and m.run_at between t.since and t.until
     ) as is_changed

@@ -88,10 +88,18 @@ wanted as (
         s.case_id,
         u.run_keys as unjudged,
         coalesce(d.since, '-infinity') as since,
-        coalesce(d.accepted, '{}') as accepted
+        coalesce(d.accepted, '{}') as accepted,
+        coalesce(opened.started_at, 'infinity') as changed_since
     from raw.series as s
     cross join unjudged as u
     left join dismissed as d on s.series_key = d.series_key
+    left join raw.alert as a
+        on
+            s.case_id = a.case_id
+            and s.cluster = a.cluster
+            and a.metric = 'training'
+            and a.state in ('open', 'acknowledged')
+    left join raw.run as opened on a.opened_run_id = opened.run_id
     where s.cluster = :cluster and s.case_id = any(:case_ids)
 )
 
@@ -120,15 +128,30 @@ cross join
                 n.fingerprint_id,
                 n.definition_digest,
                 n.throughput,
-                not n.run_at <@ w.accepted
-                and exists (
-                    select 1
-                    from raw.verdict as v
-                    where
-                        v.training = 'changed'
-                        and v.run_key = n.run_key
-                        and v.series_key = n.series_key
-                        and v.run_at = n.run_at
+                (
+                    not n.run_at <@ w.accepted
+                    and exists (
+                        select 1
+                        from raw.verdict as v
+                        where
+                            v.training = 'changed'
+                            and v.run_key = n.run_key
+                            and v.series_key = n.series_key
+                            and v.run_at = n.run_at
+                    )
+                )
+                -- It agreed with nights of an alert that a user has opened again.
+                or (
+                    n.run_at >= w.changed_since
+                    and exists (
+                        select 1
+                        from raw.verdict as v
+                        where
+                            v.training = 'same'
+                            and v.run_key = n.run_key
+                            and v.series_key = n.series_key
+                            and v.run_at = n.run_at
+                    )
                 ) as is_changed
             from raw.measurement as n
             where

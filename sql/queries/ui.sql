@@ -1270,10 +1270,11 @@ shown as (
             null as training_sentence
         from night as n
         inner join tonight as t on n.run_at < t.run_at
-        where not exists (
-            select from staging.changed_training as d
-            where d.series_key = n.series_key and n.run_at between d.since and d.until
-        )
+        where
+            not exists (
+                select from staging.changed_training as d
+                where d.series_key = n.series_key and n.run_at between d.since and d.until
+            )
         order by n.run_at desc, n.run_key desc
         limit 1
     )

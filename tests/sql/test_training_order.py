@@ -175,3 +175,19 @@ def test_a_wrong_line_stays_wrong_in_a_night_that_lacks_another_line(
         assert kinds["fake"] == kinds["pytorch"] == "same"
     assert kinds["jax"] == "same"
     assert alerts() == []
+
+
+def test_a_night_that_agreed_with_nights_no_longer_accepted_is_no_reference(
+    judge, accept, reader: Warehouse, connection
+) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH)
+    (alert,) = reader.alerts.find()
+    accept()
+    assert judge(6, HALF_A_BATCH).training is TrainingKind.SAME
+    Triage(connection, "ada").move(alert["alert_id"], "open", "dismissed by mistake")
+    assert judge(7, HALF_A_BATCH).training is TrainingKind.CHANGED
+    assert [each["alert_id"] for each in reader.alerts.find()] == [alert["alert_id"]]
+    assert judge(8, AS_EVER).training is TrainingKind.SAME
+    assert reader.alerts.find() == []

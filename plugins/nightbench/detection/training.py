@@ -166,7 +166,7 @@ def judge_training(
     if not nights:
         still = _Comparison(tonight, known, traits)
         if known and still.verdict().kind is TrainingKind.SAME:
-            sentence = f"Training is as in {still.nights}, which changed and were not accepted."
+            sentence = f"Training is as in {still.nights} whose change no user has accepted."
             return TrainingVerdict(TrainingKind.CHANGED, sentence)
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
@@ -311,6 +311,8 @@ class _Comparison:
             if allowed
             else "with the same version, nodes and threads had the same losses to the last bit"
         )
+        before = [night.throughput for night in self.reference if night.throughput]
+        now = self.tonight.throughput
         difference = f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
         newest = max(self.reference, key=lambda night: night.at)
         if differ(newest.version, self.tonight.version):
@@ -323,13 +325,8 @@ class _Comparison:
             baseline,
             difference,
             is_exact=not allowed,
-            speed=self._speed(),
+            speed=now / median(before) - 1 if now and before else None,
         )
-
-    def _speed(self) -> float | None:
-        now = self.tonight.throughput
-        before = [night.throughput for night in self.reference if night.throughput]
-        return now / median(before) - 1 if now and before else None
 
     @property
     def nights(self) -> str:
@@ -398,7 +395,7 @@ def lines_that_differ(
     return found
 
 
-_Equal = tuple[float, Sequence[Case]]
+_Equal = tuple[float, list[Case]]
 """A first loss, and the cases that have it."""
 
 

@@ -26,6 +26,7 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.detection import NIGHTS_READ, judge_cases, modes_of_cases
 from nightbench.detection.drift import Drift
 from nightbench.detection.factors import SharedChange
+from nightbench.detection.training import TrainingVerdict
 from nightbench.detection.verdict_sentences import with_levels
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import grade_detector
@@ -39,7 +40,6 @@ from nightbench.night.shared_verdicts import (
 )
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.night.training_verdicts import (
-    TrainingVerdicts,
     follow_training,
     judge_trainings,
     with_training,
@@ -71,7 +71,7 @@ class JudgedCases(SharedVerdicts):
     """Drifts of the cases that have a value, by case_id."""
     histories: Mapping[str, Sequence[HistoryPoint]]
     """Good nights before this run by case_id, oldest first."""
-    trainings: TrainingVerdicts
+    trainings: Mapping[str, TrainingVerdict]
 
 
 def judge_run(

@@ -200,10 +200,10 @@ def suspected_regression(
     good_run_id = dropped.last_good_run_id if dropped else None
     trained = None
     if alert["metric"] == "training":
-        dropped, same = None, _nights_before_change(warehouse, plan, case_id)
+        dropped, same = None, _nights_before(warehouse, plan, case_id)
         if not same:
             return None
-        good_run_id = warehouse.series.run_ids([same[0].run_key])[same[0].run_key]
+        (good_run_id,) = warehouse.series.run_ids([same[0].run_key]).values()
         traits = traits_of(case, plan.protocol)
         trained = TrainedBefore(tuple(night.losses for night in same), traits)
     planned = nights.planned(good_run_id).get(case_id) if good_run_id else None
@@ -229,7 +229,7 @@ def suspected_regression(
     )
 
 
-def _nights_before_change(warehouse: Warehouse, plan: RunPlan, case_id: str) -> list[TrainingNight]:
+def _nights_before(warehouse: Warehouse, plan: RunPlan, case_id: str) -> list[TrainingNight]:
     """Return the nights that a changed training is compared with, the newest first."""
     rows = warehouse.series.training_nights([case_id], plan.run, NIGHTS_COMPARED, 0)
     newest = sorted((night for *_, night in rows), key=lambda night: night.at, reverse=True)

@@ -19,9 +19,6 @@ from nightbench.warehouse import Warehouse
 NIGHTS_COMPARED = 30
 """Nights before the run whose losses are read."""
 
-TrainingVerdicts = Mapping[str, TrainingVerdict]
-"""By case_id."""
-
 
 def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVerdict]:
     """Compare the losses of a run's good cases with earlier nights and with other lines.
@@ -48,9 +45,9 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         if not cases[case_id].from_log or night.losses
     }
     between_lines = lines_that_differ(
-        (cases[case_id].planned.case, night.losses, traits[case_id])
-        for case_id, night in tonight.items()
-        if "batch" not in night.losses  # each line finds its own
+        (case.planned.case, tonight[case_id].losses, traits[case_id])
+        for case_id, case in cases.items()
+        if case_id in tonight and "batch" not in tonight[case_id].losses  # each line finds its own
     )
     for case_id, verdict in between_lines.items():
         own = found.get(case_id)
@@ -88,7 +85,7 @@ def follow_training(
     warehouse: Warehouse,
     plan: RunPlan,
     verdicts: Sequence[Verdict],
-    trainings: TrainingVerdicts,
+    trainings: Mapping[str, TrainingVerdict],
 ) -> list[Verdict]:
     """Open, continue and end the alerts about training; return the verdicts that opened one.
 

@@ -84,7 +84,7 @@ class SeriesRepository(Repository):
             points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
-    def run_ids(self, run_keys: Iterable[int]) -> dict[int, str]:
+    def run_ids(self, run_keys: Iterable[int | None]) -> dict[int, str]:
         """Names of some runs by their keys."""
         return dict(self._tuples("run_ids", run_keys=list(run_keys)))
 

@@ -426,7 +426,7 @@ where t.value is not null and t.fate <> 'ok';
 -- Of all but the last nights, which are judged: as a detector that knows the drawn levels would.
 insert into raw.verdict (
     run_at, run_key, series_key, history, value, baseline, change, low, high,
-    smallest_slowdown, since, kind, sentence
+    smallest_slowdown, since, kind, sentence, training, training_sentence
 )
 select
     t.run_at,
@@ -446,7 +446,9 @@ select
         'like these lie within %%s percent', round(t.value::numeric, 1), s.unit,
         round((100 * o.change)::numeric, 1), least(t.number, 360),
         round((200 * s.sigma)::numeric, 1)
-    )
+    ),
+    case when t.fate = 'ok' then 'same' end,
+    case when t.fate = 'ok' then 'Training is the same.' end
 from benchmark.result as t
 inner join benchmark.series as s on t.series_key = s.series_key
 cross join lateral (

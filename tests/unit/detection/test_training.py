@@ -387,6 +387,6 @@ def test_losses_stay_changed_if_all_earlier_nights_changed() -> None:
     changed = [night(number, is_changed=True) for number in range(2)]
     verdict = judge_training(night(2), changed, FP32)
     assert (verdict.kind, verdict.difference) == (TrainingKind.CHANGED, "")
-    assert "as in 2 nights, which changed and were not accepted" in verdict.sentence
+    assert "as in 2 nights whose change no user has accepted" in verdict.sentence
     other = judge_training(night(2, {"first": 7.0}), changed, FP32)
     assert other.kind is TrainingKind.NOT_COMPARABLE
