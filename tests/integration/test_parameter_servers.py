@@ -40,8 +40,7 @@ TRANSPORTS = {
         # A trainer may be a step behind another's.
         pytest.param("paddle1", "half_async", 1, 2e-3, marks=pytest.mark.large),
         pytest.param("tensorflow1", "sync", 1, 1e-4, marks=pytest.mark.slow),
-        # A session prepares the graph in its first step, while another trainer goes ahead.
-        pytest.param("tensorflow1", "async", 2, 0.1, marks=pytest.mark.large),
+        pytest.param("tensorflow1", "async", 2, 1e-4, marks=pytest.mark.large),
         pytest.param("mxnet", "sync", 2, 1e-4, marks=pytest.mark.large),
         pytest.param("mxnet", "async", 1, 2e-3, marks=pytest.mark.slow),
     ],

@@ -270,9 +270,14 @@ class Trainer(Base):
 
     def step(self):
         """Run forward, backward, exchange and update; return when the session is done."""
-        batch = next(self.batches)
-        loss, _ = self.run(*[batch[name] for name in self.fed])
-        self.kept.append(loss)
+        batch, case, first = next(self.batches), self.context.case, None
+        fed = [batch[name] for name in self.fed]
+        if not self.kept and case["strategy"] == "parameter_server" and case["sync"] == "async":
+            # In the step, another trainer may already have updated the weights.
+            first = self.session.run(self.fetched[0], dict(zip(self.fed.values(), fed)))
+            self.context.runtime.barrier()
+        loss, _ = self.run(*fed)
+        self.kept.append(loss if first is None else first)
 
     def updates_made(self):
         """Return the optimizer's steps, which do not include steps with an overflow."""

@@ -285,8 +285,9 @@ class _Comparison:
         """Return the absolute distance by which a value may be outside the earlier range."""
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
-        # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
-        if figure in (("opening",) if self.traits.is_asynchronous else ("long", "whole")):
+        # Rounding errors grow with each step. At step three, the updates of asynchronous servers
+        # vary, and after the window, their number: trainers step until the last one has ended.
+        if figure in (("opening", "again") if self.traits.is_asynchronous else ("long", "whole")):
             return None
         # Later losses may differ by more: in some workloads rounding grows fast.
         is_early = figure == "opening" and self.traits.warmup_steps <= EARLY_STEPS

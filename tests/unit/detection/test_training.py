@@ -240,6 +240,10 @@ def test_asynchronous_training_is_compared_once_its_spread_is_known() -> None:
     assert "asynchronous trainers needs 5 nights; found 3" in early.sentence
     assert judge_training(night(5, {"mean": 5.57}), nights, servers).kind is TrainingKind.SAME
     assert judge_training(night(5, {"mean": 5.0}), nights, servers).kind is TrainingKind.CHANGED
+    # After the window, trainers step until the last one has ended.
+    mean = {"mean": 5.5}
+    verdict = judge_training(night(5, mean | {"again": 3.0}), nights, servers)
+    assert verdict.kind is TrainingKind.SAME
 
 
 def test_what_cannot_be_compared_says_why() -> None:
