@@ -61,10 +61,11 @@ CONDITIONS = {
 }
 """Nights may differ by these although the version is the same."""
 
+# Of the data: while a static graph is built, the number of samples is unknown.
 _HALVE = """
-_whole_loss = loss
-def loss(model, batch):
-    return _whole_loss(model, {name: x[: max(1, x.shape[0] // 2)] for name, x in batch.items()})
+_whole_batch = batch
+def batch(*given):
+    return {name: x[: max(1, len(x) // 2)] for name, x in _whole_batch(*given).items()}
 """
 _SHIFT = """
 import numpy
@@ -248,7 +249,7 @@ Trainer.__init__ = _stuck
 }
 
 FAULTS = {
-    "half a batch": Change(network={"": _HALVE}),
+    "half a batch": Change(data={"": _HALVE}),
     "3 of 4 updates skipped": Change(trainer=_SKIP),
     # With SGD, such gradients skip updates and sum gradients over ranks: with servers, too.
     "3 of 4 gradients are 0": Change(

@@ -181,6 +181,38 @@ def test_an_alert_ends_when_the_suite_compares_no_losses(judge, reader: Warehous
     assert reader.alerts.find() == []
 
 
+def test_a_change_while_the_suite_compares_no_losses_is_reported_afterwards(
+    judge, reader: Warehouse
+) -> None:
+    off = RegressionPolicy(training="off")
+    for night in range(5):
+        judge(night, AS_EVER)
+    for night in range(5, 8):
+        assert judge(night, HALF_A_BATCH, policy=off).training is None
+    assert judge(8, HALF_A_BATCH).training is TrainingKind.CHANGED
+    assert [each["metric"] for each in reader.alerts.find()] == ["training"]
+
+
+def test_a_change_that_goes_back_after_it_was_accepted_is_a_change(
+    judge, reader: Warehouse, connection
+) -> None:
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH)
+    (alert,) = reader.alerts.find()
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
+    for night in range(6, 10):
+        assert judge(night, HALF_A_BATCH).training is TrainingKind.SAME
+    back = judge(10, AS_EVER)
+    assert (back.training_sentence or "").startswith(
+        "Training changed: first loss 2.1 -> 2. 5 nights since 2026-"
+    )
+    (alert,) = reader.alerts.find()
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "sampler is out", "intended")
+    assert judge(11, AS_EVER).training is TrainingKind.SAME
+    assert judge(12, HALF_A_BATCH).training is TrainingKind.CHANGED
+
+
 def test_a_throughput_alert_is_reopened_beside_one_about_training(
     judge, reader: Warehouse, connection
 ) -> None:

@@ -211,10 +211,12 @@ class Trainer(Base):
         name = weight.op.name + "/gradient"
         with tf.device(weight.device):
             if isinstance(gradient, tf.IndexedSlices):
+                # Its mean of a row is over the trainers whose batches have the row.
                 held = tf.compat.v1.SparseConditionalAccumulator(
-                    tf.float32, weight.shape, shared_name=name
+                    tf.float32, weight.shape, shared_name=name, reduction_type="SUM"
                 )
-                give = held.apply_indexed_slices_grad(gradient, always)
+                share = tf.IndexedSlices(gradient.values / count, gradient.indices)
+                give = held.apply_indexed_slices_grad(share, always)
                 return give, held.take_indexed_slices_grad(count)
             held = tf.compat.v1.ConditionalAccumulator(tf.float32, weight.shape, shared_name=name)
             return held.apply_grad(gradient, always), held.take_grad(count)

@@ -55,6 +55,9 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
             statistics.fmean(rank.loss_window[:LONG_STEPS]) if steps >= LONG_STEPS else None
             for rank in trainers
         ],
+        "whole": [
+            statistics.fmean(rank.loss_window) if steps > LONG_STEPS else None for rank in trainers
+        ],
         "again": [rank.loss_again for rank in trainers],
     }
     means = {

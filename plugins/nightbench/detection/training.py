@@ -26,6 +26,7 @@ FIGURES: Mapping[str, str] = {
     "opening": "loss of the window's first step",
     "mean": "mean loss of the window's first steps",
     "long": f"mean loss of the window's first {LONG_STEPS} steps",
+    "whole": "mean loss of the whole window",
     "again": "loss of the first batch after the window",
 }
 """Losses of `Measurement.losses` in the order of the steps -> how a sentence names them."""
@@ -44,7 +45,8 @@ than bf16, are computed from bf16."""
 
 LOOSE = 0.05
 """Smallest value of it if the random numbers of dropout may differ, and for later losses under
-conditions that are new to a series. In some workloads, rounding grows with each step."""
+conditions that are new to a series. In some workloads, rounding grows with each step, without a
+limit: beyond this value, such losses are not comparable."""
 
 EARLY_STEPS = 2
 """Steps before the window in which rounding does not grow much."""
@@ -141,7 +143,8 @@ class TrainingTraits:
 
         `is_alike`: dropout has the same random numbers, as with one version, build and nodes.
         """
-        share = ROUNDING.get(self.precision, {}).get("again" if figure == "long" else figure)
+        shares = ROUNDING.get(self.precision, {})
+        share = shares.get(figure, shares.get("again"))
         return max(share, LOOSE) if share and self.has_dropout and not is_alike else share
 
 
@@ -221,7 +224,7 @@ def _comparable(
     A protocol with a minimum time has windows of more or fewer steps: what follows the window is
     compared among windows of one length, and the mean among means of as many steps.
     """
-    needs = {"again": "steps", "mean": "mean_of"}.get(figure)
+    needs = {"again": "steps", "whole": "steps", "mean": "mean_of"}.get(figure)
     return [
         losses[figure]
         for losses in (night.losses for night in nights)
@@ -258,7 +261,11 @@ class _Comparison:
         for figure, allowed in tolerances.items():
             (low, high), seen = self._ends(figure)
             if not seen[0] - allowed <= low <= high <= seen[1] + allowed:
-                return self._changed(figure, allowed)
+                found = self._changed(figure, allowed)
+                if self.has_new_conditions and figure != "first":
+                    why = "threads or instruction sets are new to the series, so rounding may grow"
+                    return _not_comparable(f"{found.difference}; {why}")
+                return found
         return TrainingVerdict(TrainingKind.SAME, self._same(list(tolerances)), self._is_proved)
 
     @property
@@ -279,7 +286,7 @@ class _Comparison:
         if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
             return 0.0
         # Rounding errors grow with each step; at step three, an asynchronous server's updates vary.
-        if figure == ("opening" if self.traits.is_asynchronous else "long"):
+        if figure in (("opening",) if self.traits.is_asynchronous else ("long", "whole")):
             return None
         # Later losses may differ by more: in some workloads rounding grows fast.
         is_early = figure == "opening" and self.traits.warmup_steps <= EARLY_STEPS
@@ -358,44 +365,66 @@ def lines_that_differ(
 ) -> dict[str, TrainingVerdict]:
     """Compare the first losses of one night between lines; return what differs by case_id.
 
-    If three lines or more do the same work and one differs from all others, that one changed.
-    If two lines differ, neither is presumed right: the verdict is that nothing is comparable.
+    The loss that most lines have is right, if two lines or more have it: all others changed. If no
+    loss is that of most lines, none is presumed right: the verdict is that nothing is comparable.
     Cases with dropout are left out, whose random numbers are each line's own, and those with
     asynchronous servers, whose trainers may begin after another's update.
     """
-    groups: dict[tuple[object, ...], list[tuple[Case, float, float]]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[tuple[float, float, Case]]] = defaultdict(list)
     for case, losses, traits in cases:
         tolerance = traits.rounding("first", is_alike=False)
         is_own = traits.has_dropout or traits.is_asynchronous
         if "first" in losses and tolerance is not None and not is_own:
             first = (losses["first"][0] + losses["first"][1]) / 2
             # Lines also differ by the order in which their kernels add.
-            groups[_work_key(case)].append((case, first, 2 * tolerance * max(1.0, abs(first))))
+            groups[_work_key(case)].append((first, 2 * tolerance * max(1.0, abs(first)), case))
     found: dict[str, TrainingVerdict] = {}
     for members in groups.values():
-        lines = {case.framework for case, _, _ in members}
-        if len(lines) < 2:
+        equal = _equal_losses(members)
+        lines = [{case.framework for case in cases} for _, cases in equal]
+        most = sorted(map(len, lines))[-2:]
+        if len(equal) < 2 or len(set().union(*lines)) < 2:
             continue
-        for case, first, tolerance in members:
-            others = [other for other in members if other[0].framework != case.framework]
-            different = [each for each in others if abs(each[1] - first) > tolerance]
-            values = [value for _, value, _ in others]
-            agree = max(values) - min(values) <= max(each[2] for each in others)
-            if different and len(lines) == 2:
-                other, value, _ = different[0]
-                found[case.case_id] = TrainingVerdict(
-                    TrainingKind.NOT_COMPARABLE,
-                    f"Two lines train differently: first loss {_shown(first, value)} on "
-                    f"{case.framework}, {_shown(value, first)} on {other.framework}. "
-                    "It is unknown which one is right.",
-                )
-            elif len(different) == len(others) and agree:
-                agreed = median(values)
-                names = " and ".join(sorted(lines - {case.framework}))
-                now, then = _shown(first, agreed), _shown(agreed, first)
-                difference = f"first loss {now}, {then} on {names}"
-                sentence = f"{case.framework} trains differently from other lines: {difference}."
-                found[case.case_id] = TrainingVerdict(
-                    TrainingKind.CHANGED, sentence, True, first, agreed, difference
-                )
+        agreed = equal[lines.index(max(lines, key=len))]
+        for different in equal:
+            if most[0] == most[1]:
+                verdict = _unknown_right(equal)
+            elif different is not agreed:
+                verdict = _unlike_others(different, agreed)
+            else:
+                continue
+            found |= dict.fromkeys((case.case_id for case in different[1]), verdict)
     return found
+
+
+_Equal = tuple[float, list[Case]]
+"""A first loss, and the cases that have it."""
+
+
+def _equal_losses(members: Iterable[tuple[float, float, Case]]) -> list[_Equal]:
+    """Group cases whose first losses are equal within their tolerance."""
+    found: list[tuple[float, list[Case]]] = []
+    for first, tolerance, case in sorted(members, key=lambda member: member[0]):
+        if not found or first - found[-1][0] > tolerance:
+            found.append((first, []))
+        found[-1][1].append(case)
+    return found
+
+
+def _lines(cases: Iterable[Case]) -> str:
+    return " and ".join(sorted({case.framework for case in cases}))
+
+
+def _unknown_right(equal: Sequence[_Equal]) -> TrainingVerdict:
+    losses = (f"{first:.6g} on {_lines(cases)}" for first, cases in equal)
+    sentence = f"Lines train differently: first loss {', '.join(losses)}."
+    return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"{sentence} It is unknown which is right.")
+
+
+def _unlike_others(different: _Equal, agreed: _Equal) -> TrainingVerdict:
+    (first, cases), (value, others) = different, agreed
+    mine = {case.framework for case in cases}
+    names = _lines(case for case in others if case.framework not in mine)
+    difference = f"first loss {_shown(first, value)}, {_shown(value, first)} on {names}"
+    sentence = f"{_lines(cases)} trains differently from other lines: {difference}."
+    return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, value, difference)

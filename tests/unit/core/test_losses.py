@@ -53,4 +53,6 @@ def test_the_longer_mean_needs_a_hundred_steps() -> None:
 
     assert "long" not in window(99)
     assert window(150)["long"] == 49.5
+    assert "whole" not in window(100)
+    assert window(150)["whole"] == 74.5
     assert window(150)["mean"] == 4.5

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 import recorder
 from base_runtime import Base
@@ -256,6 +257,26 @@ def test_a_loss_that_is_no_number_becomes_null_and_is_told(tmp_path: Path) -> No
     assert summary == {"first": 7.0, "window": [None, 5.0], "last": 5.0}
     assert not finite
     assert loss_summary([7.0, 6.0, 5.0], measured, again=False)[1]
+
+
+@pytest.mark.parametrize("losses", [[], [None, None, None, None], [7.0, 5.0], [7.0, 6.0, 5.0]])
+def test_a_step_without_a_loss_ends_the_repeat_with_a_sentence(
+    losses: list[float], tmp_path: Path
+) -> None:
+    """Found on 2026-11-30: a trainer that kept every second loss was compared by other steps'."""
+    measured = run(Task(), tmp_path, protocol(warmup=1, steps=2))
+    found = sum(loss is not None for loss in losses)
+    with pytest.raises(ValueError, match=rf"returned {found} numbers; expected .* each of 4 steps"):
+        loss_summary(losses, measured, again=True)
+
+
+def test_losses_of_other_types_of_numbers_are_floats(tmp_path: Path) -> None:
+    measured = run(Task(), tmp_path, protocol(warmup=0, steps=2))
+    summary, finite = loss_summary(numpy.array([7, 6], "float32"), measured, again=False)
+    assert (json.dumps(summary), finite) == (
+        '{"first": 7.0, "window": [7.0, 6.0], "last": 6.0}',
+        True,
+    )
 
 
 def test_the_loss_of_the_first_batch_is_taken_again(tmp_path: Path) -> None:
