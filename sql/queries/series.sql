@@ -54,18 +54,47 @@ where
 with unjudged as (
     select coalesce(array_agg(r.run_key), '{}') as run_keys
     from raw.run as r
+    -- One look at an index for each run; an anti-join could read all verdicts.
+    left join lateral (
+        select v.training
+        from raw.verdict as v
+        where
+            v.run_key = r.run_key
+            and v.run_at = r.started_at
+            and v.training is not null
+        order by v.series_key
+        limit 1
+    ) as judged on true
     where
         r.cluster = :cluster
         and r.run_kind = 'nightly'
         and r.started_at < :before
         and r.started_at > :before - interval '90 days'
-        and not exists (
-            select from raw.verdict as v
+        and judged.training is null
+),
+
+-- Nights that agreed with those of an alert that a user has opened again.
+reopened as (
+    select
+        s.series_key,
+        night.run_keys
+    from raw.alert as a
+    inner join raw.run as opened on a.opened_run_id = opened.run_id
+    inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
+    cross join
+        lateral (
+            select array_agg(v.run_key) as run_keys
+            from raw.verdict as v
             where
-                v.run_key = r.run_key
-                and v.run_at = r.started_at
-                and v.training is not null
-        )
+                v.series_key = s.series_key
+                and v.run_at >= opened.started_at
+                and v.training = 'same'
+        ) as night
+    where
+        a.cluster = :cluster
+        and a.case_id = any(:case_ids)
+        and a.metric = 'training'
+        and a.state in ('open', 'acknowledged')
 ),
 
 dismissed as (
@@ -89,17 +118,11 @@ wanted as (
         u.run_keys as unjudged,
         coalesce(d.since, '-infinity') as since,
         coalesce(d.accepted, '{}') as accepted,
-        coalesce(opened.started_at, 'infinity') as changed_since
+        coalesce(a.run_keys, '{}') as reopened
     from raw.series as s
     cross join unjudged as u
     left join dismissed as d on s.series_key = d.series_key
-    left join raw.alert as a
-        on
-            s.case_id = a.case_id
-            and s.cluster = a.cluster
-            and a.metric = 'training'
-            and a.state in ('open', 'acknowledged')
-    left join raw.run as opened on a.opened_run_id = opened.run_id
+    left join reopened as a on s.series_key = a.series_key
     where s.cluster = :cluster and s.case_id = any(:case_ids)
 )
 
@@ -128,30 +151,16 @@ cross join
                 n.fingerprint_id,
                 n.definition_digest,
                 n.throughput,
-                (
-                    not n.run_at <@ w.accepted
-                    and exists (
-                        select 1
-                        from raw.verdict as v
-                        where
-                            v.training = 'changed'
-                            and v.run_key = n.run_key
-                            and v.series_key = n.series_key
-                            and v.run_at = n.run_at
-                    )
-                )
-                -- It agreed with nights of an alert that a user has opened again.
-                or (
-                    n.run_at >= w.changed_since
-                    and exists (
-                        select 1
-                        from raw.verdict as v
-                        where
-                            v.training = 'same'
-                            and v.run_key = n.run_key
-                            and v.series_key = n.series_key
-                            and v.run_at = n.run_at
-                    )
+                n.run_key = any(w.reopened)
+                or not n.run_at <@ w.accepted
+                and exists (
+                    select 1
+                    from raw.verdict as v
+                    where
+                        v.training = 'changed'
+                        and v.run_key = n.run_key
+                        and v.series_key = n.series_key
+                        and v.run_at = n.run_at
                 ) as is_changed
             from raw.measurement as n
             where

@@ -159,7 +159,7 @@ def compare(pipeline: Pipeline, given: Given):
 
 
 def test_a_wrong_line_stays_wrong_in_a_night_that_lacks_another_line(
-    compare, reader: Warehouse
+    compare, reader: Warehouse, warehouse: Database, tmp_path, monkeypatch
 ) -> None:
     def alerts() -> list[tuple[float, float]]:
         found = [each for each in reader.alerts.find() if each["metric"] == "training"]
@@ -175,6 +175,12 @@ def test_a_wrong_line_stays_wrong_in_a_night_that_lacks_another_line(
         assert kinds["fake"] == kinds["pytorch"] == "same"
     assert kinds["jax"] == "same"
     assert alerts() == []
+    app = page_client(warehouse, Spool(tmp_path), monkeypatch)
+    curves = app.get(f"/api/losses/local/{LINES[1].case_id}").json()["curves"]
+    assert [(each["role"], each["framework"]) for each in curves] == [
+        *[("tonight", "jax"), ("good", "jax")],
+        *[("line", "fake"), ("line", "pytorch")],
+    ]
 
 
 def test_a_night_that_agreed_with_nights_no_longer_accepted_is_no_reference(

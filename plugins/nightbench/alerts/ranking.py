@@ -68,12 +68,12 @@ def severity_of(group: Sequence[Row]) -> tuple[str, str]:
     """
     least = max(map(least_loss, group))
     outcomes = {row["confirmation"] for row in group}
-    if any(row["change"] is None for row in group):
+    if any(row["change"] is None and row["metric"] != "training" for row in group):
         return HIGH, "no longer yields a result"
-    if any(row["metric"] == "training" for row in group):
-        return HIGH, "trains differently from before"
     if outcomes == {"not_confirmed"}:
         return LOW, "was not confirmed when measured again"
+    if any(row["metric"] == "training" for row in group):
+        return HIGH, "trains differently from before"
     if len(group) >= MANY:
         return HIGH, f"{len(group)} series drop together"
     if least >= LARGE:

@@ -166,8 +166,8 @@ def judge_training(
     if not nights:
         still = _Comparison(tonight, known, traits)
         if known and still.verdict().kind is TrainingKind.SAME:
-            sentence = f"Training is as in {still.nights} whose change no user has accepted."
-            return TrainingVerdict(TrainingKind.CHANGED, sentence)
+            what = f"the losses are those of {still.nights} whose change no user has accepted"
+            return TrainingVerdict(TrainingKind.CHANGED, f"Training changed: {what}.")
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
     # A change that lasts proves as much as earlier nights.
@@ -342,6 +342,8 @@ class _Comparison:
         words = ", ".join(FIGURES[figure] for figure in known)
         if self.has_new_conditions:
             words += "; threads or instruction sets are new to the series, so rounding may grow"
+        if self.traits.has_dropout and not _has_same_draws(self.tonight, self.reference):
+            words += "; dropout draws other random numbers"
         return f"Training is the same as in {self.nights}, within rounding and spread: {words}."
 
 

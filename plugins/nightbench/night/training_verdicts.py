@@ -24,7 +24,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     """Compare the losses of a run's good cases with earlier nights and with other lines.
 
     Returns:
-        By case_id; without cases that have no result, and empty if the suite does not ask.
+        By case_id, without cases that have no result; empty if the suite compares no losses.
     """
     if plan.policy.training == "off":
         return {}
@@ -70,9 +70,7 @@ def with_training(verdict: Verdict, training: TrainingVerdict | None) -> Verdict
         return verdict
     sentence = verdict.sentence
     if training.kind is TrainingKind.CHANGED and verdict.kind is VerdictKind.IMPROVED:
-        sentence = (
-            f"{training.sentence} So the speed cannot be compared with earlier nights. {sentence}"
-        )
+        sentence = f"{training.sentence} Speed is not comparable with earlier nights. {sentence}"
     return replace(
         verdict,
         sentence=sentence,
@@ -90,7 +88,7 @@ def follow_training(
     """Open, continue and end the alerts about training; return the verdicts that opened one.
 
     A case that trains as before ends its alert the same night: losses hardly vary. A suite that
-    does not compare losses any more ends the alerts of its cases.
+    no longer compares losses ends its own alerts.
     """
     rows = warehouse.alerts.read("continuing_alerts", cluster=plan.run.cluster)
     live = {row["case_id"]: LiveAlert.from_row(row) for row in rows if row["metric"] == "training"}

@@ -35,6 +35,10 @@ def fall(change: float | None, high: float | None = None, **more: Any) -> dict[s
         ([fall(-0.04, -0.01)] * 2, "medium", "2 series drop together"),
         ([fall(-0.04, -0.01)] * 5, "high", "5 series drop together"),
         ([fall(0.04, 0.05)], "low", "may lose less than 3 %"),
+        ([fall(0.05, metric="training")], "high", "trains differently from before"),
+        # The loss before was 0: there is no relative change.
+        ([fall(None, metric="training")], "high", "trains differently from before"),
+        ([fall(0.05, metric="training", confirmation="not_confirmed")], "low", "was not confirmed"),
     ],
 )
 def test_severity_is_by_certain_size_and_number(

@@ -138,8 +138,11 @@ def test_dropout_may_draw_otherwise_in_another_version_alone() -> None:
     dropout = replace(FP32, has_dropout=True)
     tonight = night(5, {"first": 6.9})
     assert judge_training(tonight, FIVE, dropout).kind is TrainingKind.CHANGED
-    other = replace(tonight, version="2.14.0")
-    assert judge_training(other, FIVE, dropout).kind is TrainingKind.SAME
+    other = judge_training(replace(tonight, version="2.14.0"), FIVE, dropout)
+    assert other.kind is TrainingKind.SAME
+    assert other.sentence.endswith("; dropout draws other random numbers.")
+    alike = judge_training(night(5, version="2.14.0"), FIVE, dropout)
+    assert "dropout" not in alike.sentence
 
 
 def test_another_version_with_the_same_random_numbers_may_only_round_at_first() -> None:
@@ -391,6 +394,8 @@ def test_losses_stay_changed_if_all_earlier_nights_changed() -> None:
     changed = [night(number, is_changed=True) for number in range(2)]
     verdict = judge_training(night(2), changed, FP32)
     assert (verdict.kind, verdict.difference) == (TrainingKind.CHANGED, "")
-    assert "as in 2 nights whose change no user has accepted" in verdict.sentence
+    assert verdict.sentence == (
+        "Training changed: the losses are those of 2 nights whose change no user has accepted."
+    )
     other = judge_training(night(2, {"first": 7.0}), changed, FP32)
     assert other.kind is TrainingKind.NOT_COMPARABLE
