@@ -369,8 +369,8 @@ def lines_that_differ(
         if len(_lines(agreed[1])) > len(_lines(others[0][1])):
             verdicts = [(each, _unlike(*each, *agreed)) for each in others]
         else:
-            losses = (f"{first:.6g} on {' and '.join(_lines(x))}" for first, x in equal)
-            sentence = f"Lines train differently: first loss {', '.join(losses)}. "
+            found_by = (f"{first:.6g} on {' and '.join(_lines(x))}" for first, x in equal)
+            sentence = f"Lines train differently: first loss {', '.join(found_by)}. "
             sentence += "It is unknown which one is right."
             verdicts = [(x, TrainingVerdict(TrainingKind.NOT_COMPARABLE, sentence)) for x in equal]
         found |= {case.case_id: verdict for (_, x), verdict in verdicts for case in x}
