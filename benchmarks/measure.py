@@ -163,24 +163,15 @@ def loss_summary(losses, measured, again):
         losses: of all steps.
         measured: the result of `measure`.
         again: whether the last loss is that of one more step on the first batch.
-
-    Raises:
-        ValueError: a step has no loss.
     """
     steps = len(measured.step_end_s) + again
     losses = [float(loss) for loss in losses if loss is not None]
     if len(losses) < steps:
-        raise ValueError(
-            "losses() of trainer.py returned {} numbers; expected one for each of {} steps, on "
-            "every rank".format(len(losses), steps)
-        )
-    start = measured.warmup_steps
-    window = [_finite(x) for x in losses[start : start + len(measured.step_seconds)]]
-    summary = {"first": _finite(losses[0]), "window": window, "last": window[-1]}
+        words = "losses() of trainer.py returned {} numbers; expected one for each of {} steps"
+        raise ValueError(words.format(len(losses), steps))
+    known = [loss if math.isfinite(loss) else None for loss in losses]
+    window = known[measured.warmup_steps :][: len(measured.step_seconds)]
+    summary = {"first": known[0], "window": window, "last": window[-1]}
     if again:
-        summary["again"] = _finite(losses[-1])
-    return summary, all(math.isfinite(x) for x in losses)
-
-
-def _finite(value):
-    return value if math.isfinite(value) else None
+        summary["again"] = known[-1]
+    return summary, None not in known

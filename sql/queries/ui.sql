@@ -124,6 +124,14 @@ with judged as (
             where
                 n.series_key = s.series_key
                 and r.run_kind not in ('drill', 'confirm', 'acceptance')
+                -- As the newest median: without a training that no user accepted.
+                and not (
+                    n.training is not distinct from 'changed'
+                    and exists (
+                        select from staging.changed_training as t
+                        where t.series_key = n.series_key and n.run_at between t.since and t.until
+                    )
+                )
             order by n.run_at desc
             limit 1
         ) as v
@@ -478,7 +486,11 @@ select
     m.fingerprint_id,
     m.node_names,
     v.verdict,
-    v.sentence,
+    case
+        when v.training = 'changed' and not starts_with(v.sentence, v.training_sentence)
+            then v.training_sentence || ' ' || v.sentence
+        else v.sentence
+    end as sentence,
     v.metric,
     case when v.metric = 'throughput' then v.baseline end as baseline,
     v.change,

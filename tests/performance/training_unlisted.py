@@ -258,7 +258,50 @@ RankTrainer._all_reduce = _sometimes
 """,
 }
 
+_SCALED_ATTENTION = (
+    '"scaled_dot_product_attention": lambda query, *more, **named: '
+    "_plain.scaled_dot_product_attention(query * 1.01, *more, **named)"
+)
+_HALF_GRADIENT = """
+import torch
+_whole_loss = loss
+def loss(model, batch):
+    half = _whole_loss(model, {name: x[: x.shape[0] // 2] for name, x in batch.items()})
+    with torch.no_grad():
+        whole = _whole_loss(model, batch)
+    return whole + half - half.detach()
+"""
+_LATE_GRADIENTS = """kept = self.__dict__.setdefault("late", {})
+        for weight in self.model.parameters():
+            if weight.grad is not None:
+                new = weight.grad.clone()
+                weight.grad, kept[weight] = kept.get(weight, new * 0), new"""
+_OTHER_MOMENTUM = _LAYERS.format(
+    change="""norms = [x for x in made.modules() if type(x).__name__.startswith("BatchNorm")]
+    for norm in norms:
+        norm.momentum = 0.5
+    assert norms"""
+)
+_HALVED_RATE = """if next(steps) == 120:
+            for group in optimizer.param_groups:
+                group["lr"] /= 2"""
+_OF_PYTORCH = {
+    "attention scale + 1 %": Change(
+        network={"pytorch": _FUNCTIONS.format(module="functional", changed=_SCALED_ATTENTION)}
+    ),
+    "gradient of half a batch, loss of the whole": Change(network={"pytorch": _HALF_GRADIENT}),
+    "gradients a step late": Change(
+        trainer={"pytorch": _EAGER_UPDATE.format(trainer="Trainer", change=_LATE_GRADIENTS)}
+    ),
+    "momentum of batch norms 0.5": Change(network={"pytorch": _OTHER_MOMENTUM}),
+    "learning rate halves from step 120": Change(
+        trainer={"pytorch": _EAGER_UPDATE.format(trainer="Trainer", change=_HALVED_RATE)}
+    ),
+}
+"""Written on 2026-11-30, for PyTorch alone."""
+
 UNLISTED = {
+    **_OF_PYTORCH,
     "other initial weights": Change(data={"": _OTHER_SEED}),
     "layers of one shape start equal": Change(data={"": _EQUAL_LAYERS}),
     "images + 0.01": Change(data={"": _BRIGHT}),

@@ -116,3 +116,24 @@ def test_what_trains_differently_is_in_no_table_before_a_user_accepts_it(
     (alert,) = [each for each in reader.alerts.find() if each["metric"] == "training"]
     Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
     assert newest() == [182, 182, 182]
+
+
+def test_the_list_of_series_has_the_verdict_before_the_change(
+    changed, reader: Warehouse, connection: Connection
+) -> None:
+    """Found on 2026-11-30: +139 % beside the median before the change."""
+    unset = dict.fromkeys(("cluster", "suite", "state", "search", "sort", "together"))
+
+    def shown() -> tuple[int, str]:
+        (row,) = reader.series.read("ui_series", **unset, axes="{}", max_rows=9, skipped=0)
+        return round(row["throughput"]), row["verdict_sentence"][:33]
+
+    assert shown() == (100, "No verdict yet: 4 comparable earl")
+    points = reader.series.read(
+        "ui_series_points", case_id=STEADY.case_id, cluster="local", since=None, until=None
+    )
+    assert points[-1]["sentence"].startswith("Training changed: first loss 2 -> 2.1 since 2.14.0.")
+    assert points[-1]["sentence"].endswith("at least 10 are needed.")
+    (alert,) = [each for each in reader.alerts.find() if each["metric"] == "training"]
+    Triage(connection, "ada").move(alert["alert_id"], "dismissed", "new sampler", "intended")
+    assert shown() == (182, "No verdict yet: 5 comparable earl")

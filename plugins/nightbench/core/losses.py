@@ -50,16 +50,12 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     figures: dict[str, list[float | None]] = {
         "first": [rank.loss_first for rank in trainers],
         "opening": [rank.loss_window[0] for rank in trainers],
-        "mean": [statistics.fmean(rank.loss_window[:counted]) for rank in trainers],
-        "long": [
-            statistics.fmean(rank.loss_window[:LONG_STEPS]) if steps >= LONG_STEPS else None
-            for rank in trainers
-        ],
-        "whole": [
-            statistics.fmean(rank.loss_window) if steps > LONG_STEPS else None for rank in trainers
-        ],
         "again": [rank.loss_again for rank in trainers],
     }
+    lengths = {"mean": counted, "long": LONG_STEPS, "whole": max(steps, LONG_STEPS + 1)}
+    for name, length in lengths.items():
+        if length <= steps:
+            figures[name] = [statistics.fmean(rank.loss_window[:length]) for rank in trainers]
     means = {
         name: statistics.fmean(known)
         for name, values in figures.items()

@@ -339,12 +339,12 @@ class _Comparison:
         if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
             equal = f"all losses equal those of {self.nights} to the last bit"
             return f"Training is the same: {equal}."
-        words = ", ".join(FIGURES[figure] for figure in known)
+        words = f"Training is the same as in {self.nights}, within rounding and spread"
         if self.has_new_conditions:
             words += "; threads or instruction sets are new to the series, so rounding may grow"
         if self.traits.has_dropout and not _has_same_draws(self.tonight, self.reference):
             words += "; dropout draws other random numbers"
-        return f"Training is the same as in {self.nights}, within rounding and spread: {words}."
+        return f"{words}."
 
 
 def _shown(value: float, other: float) -> str:
@@ -355,19 +355,12 @@ def _shown(value: float, other: float) -> str:
     return repr(value)
 
 
-def _work_key(case: Case) -> tuple[object, ...]:
-    return tuple(
-        str(value) for axis, value in sorted(case.axes().items()) if axis not in _LINE_AXES
-    )
-
-
 def lines_that_differ(
     cases: Iterable[tuple[Case, Mapping[str, Range], TrainingTraits]],
 ) -> dict[str, TrainingVerdict]:
     """Compare the first losses of one night between lines; return what differs by case_id.
 
-    The loss that most lines have is right, if two lines or more have it: all others changed. If no
-    loss is that of most lines, none is presumed right: the verdict is that nothing is comparable.
+    All losses changed except that of most lines. If no loss has most lines, none is comparable.
     Cases with dropout are left out, whose random numbers are each line's own, and those with
     asynchronous servers, whose trainers may begin after another's update.
     """
@@ -377,55 +370,38 @@ def lines_that_differ(
         is_own = traits.has_dropout or traits.is_asynchronous
         if "first" in losses and tolerance is not None and not is_own:
             first = (losses["first"][0] + losses["first"][1]) / 2
+            axes = sorted(case.axes().items())
+            work = tuple(str(value) for axis, value in axes if axis not in _LINE_AXES)
             # Lines also differ by the order in which their kernels add.
-            groups[_work_key(case)].append((first, 2 * tolerance * max(1.0, abs(first)), case))
+            groups[work].append((first, 2 * tolerance * max(1.0, abs(first)), case))
     found: dict[str, TrainingVerdict] = {}
     for members in groups.values():
-        equal = _equal_losses(members)
-        lines = [{case.framework for case in cases} for _, cases in equal]
-        most = sorted(map(len, lines))[-2:]
-        if len(equal) < 2 or len(set().union(*lines)) < 2:
+        equal: list[tuple[float, list[Case]]] = []
+        for first, tolerance, case in sorted(members, key=lambda member: member[0]):
+            if not equal or first - equal[-1][0] > tolerance:
+                equal.append((first, []))
+            equal[-1][1].append(case)
+        if len(equal) < 2 or len(_lines(case for _, _, case in members)) < 2:
             continue
-        agreed = equal[lines.index(max(lines, key=len))]
-        for different in equal:
-            if most[0] == most[1]:
-                verdict = _unknown_right(equal)
-            elif different is not agreed:
-                verdict = _unlike_others(different, agreed)
-            else:
-                continue
-            found |= dict.fromkeys((case.case_id for case in different[1]), verdict)
+        agreed, *others = sorted(equal, key=lambda each: -len(_lines(each[1])))
+        if len(_lines(agreed[1])) > len(_lines(others[0][1])):
+            verdicts = [(each, _unlike(*each, *agreed)) for each in others]
+        else:
+            found_by = (f"{first:.6g} on {' and '.join(_lines(x))}" for first, x in equal)
+            sentence = f"Lines train differently: first loss {', '.join(found_by)}. "
+            sentence += "It is unknown which one is right."
+            verdicts = [(x, TrainingVerdict(TrainingKind.NOT_COMPARABLE, sentence)) for x in equal]
+        found |= {case.case_id: verdict for (_, x), verdict in verdicts for case in x}
     return found
 
 
-_Equal = tuple[float, list[Case]]
-"""A first loss, and the cases that have it."""
+def _lines(cases: Iterable[Case]) -> list[str]:
+    return sorted({case.framework for case in cases})
 
 
-def _equal_losses(members: Iterable[tuple[float, float, Case]]) -> list[_Equal]:
-    """Group cases whose first losses are equal within their tolerance."""
-    found: list[tuple[float, list[Case]]] = []
-    for first, tolerance, case in sorted(members, key=lambda member: member[0]):
-        if not found or first - found[-1][0] > tolerance:
-            found.append((first, []))
-        found[-1][1].append(case)
-    return found
-
-
-def _lines(cases: Iterable[Case]) -> str:
-    return " and ".join(sorted({case.framework for case in cases}))
-
-
-def _unknown_right(equal: Sequence[_Equal]) -> TrainingVerdict:
-    losses = (f"{first:.6g} on {_lines(cases)}" for first, cases in equal)
-    sentence = f"Lines train differently: first loss {', '.join(losses)}."
-    return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"{sentence} It is unknown which is right.")
-
-
-def _unlike_others(different: _Equal, agreed: _Equal) -> TrainingVerdict:
-    (first, cases), (value, others) = different, agreed
-    mine = {case.framework for case in cases}
-    names = _lines(case for case in others if case.framework not in mine)
+def _unlike(first: float, cases: list[Case], value: float, others: list[Case]) -> TrainingVerdict:
+    mine = _lines(cases)
+    names = " and ".join(line for line in _lines(others) if line not in mine)
     difference = f"first loss {_shown(first, value)}, {_shown(value, first)} on {names}"
-    sentence = f"{_lines(cases)} trains differently from other lines: {difference}."
+    sentence = f"{' and '.join(mine)} trains differently from other lines: {difference}."
     return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, value, difference)

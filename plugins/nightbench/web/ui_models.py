@@ -64,6 +64,7 @@ class CaseMedian(Utilisation, JudgedChange):
     speedup: float | None
     efficiency: float | None
     alert_id: int | None
+    alert_verdict: str | None
     alert_change: float | None
     drift: float | None
     noisy: str | None
@@ -246,7 +247,6 @@ class SeriesRow(CaseMedian):
     """alert, noisy, drifting, otherwise the newest verdict; `measured` without a verdict."""
     verdict: str | None
     verdict_sentence: str | None
-    alert_verdict: str | None
     together: str | None
     """Value of the axis by which the request groups series."""
     medians: list[float]

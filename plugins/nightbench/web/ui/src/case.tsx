@@ -115,6 +115,7 @@ const POWER: Column<RepeatResult> = {
 /** Columns of the repeats; synthetic data have no column for the wait. */
 function repeatColumns(
   repeats: RepeatResult[],
+  unit: string | null,
   open: string,
   onOpen: (name: string) => void,
 ): Column<RepeatResult>[] {
@@ -134,8 +135,7 @@ function repeatColumns(
       ),
     },
     { name: "Started (UTC)", cell: (each) => (each.started_at ? moment(each.started_at) : "–") },
-    { name: "Result", cell: (each) => <State name={each.status === "ok" && each.is_quarantined ? "quarantined" : each.status} /> },
-    { name: "Throughput", isNumber: true, cell: (each) => figure(each.throughput) },
+    { name: `Throughput, ${unit ?? "units"}/s`, isNumber: true, cell: (each) => figure(each.throughput) },
     { name: "Steps", isNumber: true, cell: (each) => each.steps ?? "–" },
     {
       name: "Median step, ms",
@@ -160,9 +160,10 @@ function repeatColumns(
       cell: (each) => `${figure(each.loss_first)} → ${figure(each.loss_median)}`,
     },
     {
-      name: "Reason",
+      name: "Result",
       cell: (each) => (
         <Box>
+          <State name={each.status === "ok" && each.is_quarantined ? "quarantined" : each.status} />
           <Sentences of={each.sentences} />
         </Box>
       ),
@@ -277,7 +278,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
         {repeats.length ? (
           <DataTable
             label={`Repeats of ${found.case_id}`}
-            columns={repeatColumns(repeats, open ? nameOf(open) : "", (name) => choose("repeat", name))}
+            columns={repeatColumns(repeats, found.unit, open ? nameOf(open) : "", (name) => choose("repeat", name))}
             rows={repeats}
             rowKey={(each) => `${each.generation} ${each.repeat}`}
           />

@@ -64,16 +64,19 @@ export function AlertLink({ alertId, children }: { alertId: number; children?: R
 
 /** The alert of a series, its drift and its noise, where it has any. */
 export function Marks({
-  of: { alert_id, alert_change, drift, noisy },
+  of: { alert_id, alert_verdict, alert_change, drift, noisy },
 }: {
-  of: { alert_id: number | null; alert_change: number | null; drift: number | null; noisy: string | null };
+  of: Record<"alert_id" | "alert_change" | "drift", number | null> &
+    Record<"alert_verdict" | "noisy", string | null>;
 }) {
   return (
     <>
       {alert_id !== null && (
         <AlertLink alertId={alert_id}>
           alert {alert_id}
-          {alert_change !== null && `: ${change(alert_change)}`}
+          {alert_verdict === "training_changed"
+            ? `: ${words(alert_verdict)}`
+            : alert_change !== null && `: ${change(alert_change)}`}
         </AlertLink>
       )}{" "}
       {drift !== null && <State name="drifting" title={change(drift)} />}{" "}
@@ -149,7 +152,7 @@ export function Change({
           </>
         )}
         {interval(low, high)}
-        {metric !== null && metric !== "throughput" && ` of ${words(metric)}`}
+        {metric === "training" ? "of the loss" : metric !== null && metric !== "throughput" && ` of ${words(metric)}`}
       </Text>
     </Box>
   );
