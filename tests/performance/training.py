@@ -43,8 +43,8 @@ NIGHTS = 30
 WORKLOADS = ["gpt2", "resnet50_v1.5", "simnet_bow"]
 
 Losses = Mapping[str, float]
-Night = tuple[str, Losses]
-"""Version and losses."""
+Night = tuple[str, Sequence[Losses]]
+"""Version, and the losses of each repeat."""
 
 
 @dataclass(frozen=True)
@@ -147,27 +147,30 @@ def _time(rank: Path) -> None:
     rank.write_text(text.replace("def main():\n", "TIMES = {}\n\n\ndef main():\n"))
 
 
-def _night(number: int, losses: Losses, version: str) -> TrainingNight:
-    ranges = {name: (value, value) for name, value in losses.items()}
+def _night(number: int, repeats: Sequence[Losses], version: str) -> TrainingNight:
+    values = {name: [losses[name] for losses in repeats] for name in repeats[0]}
+    ranges = {name: (min(each), max(each)) for name, each in values.items()}
     return TrainingNight(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number), ranges, version)
 
 
 def verdict(plain: Sequence[Losses], changed: Losses, traits: TrainingTraits, version: str) -> str:
     """Return the verdict on a night after five plain ones with version 1."""
-    past = [_night(number, losses, "1") for number, losses in enumerate(plain)]
-    return judge_training(_night(5, changed, version), past, traits).kind.value
+    past = [_night(number, [losses], "1") for number, losses in enumerate(plain)]
+    return judge_training(_night(5, [changed], version), past, traits).kind.value
 
 
-def drawn(trainings: Sequence[Night]) -> list[Night]:
-    """Return as many nights as are judged, each with one of the trainings."""
-    return random.Random(1).choices(trainings, k=NIGHTS)
+def drawn(trainings: Sequence[tuple[str, Losses]], repeats: int = 1) -> list[Night]:
+    """Return as many nights as are judged; each repeat has the losses of one of the trainings."""
+    generator = random.Random(1)
+    nights = [generator.choices(trainings, k=repeats) for _ in range(NIGHTS)]
+    return [(night[0][0], [losses for _, losses in night]) for night in nights]
 
 
 def alerts(nights: Sequence[Night], traits: TrainingTraits) -> int:
     """Return how many of the nights are judged as changed."""
     past, found = list[TrainingNight](), 0
-    for number, (version, losses) in enumerate(nights):
-        tonight = _night(number, losses, version)
+    for number, (version, repeats) in enumerate(nights):
+        tonight = _night(number, repeats, version)
         changed = judge_training(tonight, past, traits).kind is TrainingKind.CHANGED
         past.append(replace(tonight, is_changed=changed))
         found += changed
@@ -297,7 +300,7 @@ class Table:
                 if name in (given.only or faults) and precision == "fp32":
                     self.row(name, change)
 
-    def _print_alerts(self, seen: Sequence[Night], traits: TrainingTraits) -> None:
+    def _print_alerts(self, seen: Sequence[tuple[str, Losses]], traits: TrainingTraits) -> None:
         found = alerts(drawn(seen), traits)
         print(f"{self.workload}: {found} alerts in {NIGHTS} nights", flush=True)
 

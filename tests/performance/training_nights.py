@@ -5,10 +5,11 @@
 Every case that a shipped suite plans on this machine's CPUs is trained as it is, and once under
 each condition of `training_changes.py`: CPUs, threads, instruction sets. The window begins after as
 many steps as in the suite. Each of 30 nights has the losses of one of these trainings. Asynchronous
-trainers differ each time: they are trained 30 times, each under one of the conditions. A case has
-one line of JSON: the nights whose losses were judged as `changed`, and `apart`, the largest
-difference of a loss from the plain training: of 1, or of the loss if that is more. FILE keeps the
-lines: its cases are left out, so that a command that ended after some minutes can be continued.
+trainers differ each time: they are trained 30 times, each under one of the conditions, and a night
+has three repeats, each with the losses of one training. A case has one line of JSON: the nights
+whose losses were judged as `changed`, and `apart`, the largest difference of a loss from the plain
+training: of 1, or of the loss if that is more. FILE keeps the lines: its cases are left out, so
+that a command that ended after some minutes can be continued.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def judged(case: Case, warmup_steps: int, python: str) -> dict[str, Any]:
         "line": case.framework,
         "trainings": len(found),
         "nights": NIGHTS,
-        "changed": alerts(nights if asynchronous(case) else drawn(nights), traits),
+        "changed": alerts(drawn(nights, 3 if asynchronous(case) else 1), traits),
         "apart": float(f"{apart[worst]:.1e}"),
         "under": worst if apart[worst] else None,
         "refused": sorted({check for each in found for check in each.refusing}),
