@@ -83,4 +83,4 @@ def digest_of(document: Any) -> str:
 
 def differ(one: str | None, other: str | None) -> bool:
     """Return whether two names or digests are known and differ."""
-    return bool(one) and bool(other) and one != other
+    return one != other and bool(one) and bool(other)
