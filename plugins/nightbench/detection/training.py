@@ -1,4 +1,4 @@
-"""Says whether a case still trains as before, and as other lines do. Pure.
+"""Says whether a case still trains as before. Pure.
 
 Every line starts a workload from the same weights and the same batches, so its losses show what it
 computes. The same build on the same nodes, with as many threads, repeats them to the last bit,
@@ -8,7 +8,6 @@ sets and versions change them by rounding.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,7 @@ from functools import cached_property
 from statistics import median
 
 from nightbench.core.losses import LONG_STEPS
-from nightbench.core.model import Case, TrainingKind, differ
+from nightbench.core.model import TrainingKind, differ
 
 Range = tuple[float, float]
 """Lowest and highest value of the repeats that count."""
@@ -56,12 +55,6 @@ PROVED_NIGHTS = 5
 
 SPREADS = 2.0
 """A loss may be outside of the earlier range by this many times that range."""
-
-_LINE_AXES = (
-    *("framework", "compiler", "execution", "layout", "tuning"),
-    *("threads", "cpus", "memory_mb"),
-)
-"""Axes that leave the first loss as it is."""
 
 
 @dataclass(slots=True)  # Frozen ones take three times as long: a night is compared with 150,000.
@@ -317,7 +310,7 @@ class _Comparison:
         )
         before = [night.throughput for night in self.reference if night.throughput]
         now = self.tonight.throughput
-        difference = f"{FIGURES[figure]} {_shown(baseline, value)} -> {_shown(value, baseline)}"
+        difference = f"{FIGURES[figure]} {shown(baseline, value)} -> {shown(value, baseline)}"
         newest = max(self.reference, key=lambda night: night.at)
         if differ(newest.version, self.tonight.version):
             difference += f" since {self.tonight.version}"
@@ -350,61 +343,9 @@ class _Comparison:
         return f"{words}."
 
 
-def _shown(value: float, other: float) -> str:
+def shown(value: float, other: float) -> str:
     """Return a loss with enough digits to differ from the other loss."""
     for digits in (4, 6, 9):
         if f"{value:.{digits}g}" != f"{other:.{digits}g}":
             return f"{value:.{digits}g}"
     return repr(value)
-
-
-def lines_that_differ(
-    cases: Iterable[tuple[Case, Mapping[str, Range], TrainingTraits]],
-) -> dict[str, TrainingVerdict]:
-    """Compare the first losses of one night between lines; return what differs by case_id.
-
-    All losses changed except that of most lines. If no loss has most lines, none is comparable.
-    Cases with dropout are left out, whose random numbers are each line's own, and those with
-    asynchronous servers, whose trainers may begin after another's update.
-    """
-    groups: dict[tuple[object, ...], list[tuple[float, float, Case]]] = defaultdict(list)
-    for case, losses, traits in cases:
-        tolerance = traits.rounding("first", is_alike=False)
-        is_own = traits.has_dropout or traits.is_asynchronous
-        if "first" in losses and tolerance is not None and not is_own:
-            first = (losses["first"][0] + losses["first"][1]) / 2
-            axes = sorted(case.axes().items())
-            work = tuple(str(value) for axis, value in axes if axis not in _LINE_AXES)
-            # Lines also differ by the order in which their kernels add.
-            groups[work].append((first, 2 * tolerance * max(1.0, abs(first)), case))
-    found: dict[str, TrainingVerdict] = {}
-    for members in groups.values():
-        equal: list[tuple[float, list[Case]]] = []
-        for first, tolerance, case in sorted(members, key=lambda member: member[0]):
-            if not equal or first - equal[-1][0] > tolerance:
-                equal.append((first, []))
-            equal[-1][1].append(case)
-        if len(equal) < 2 or len(_lines(case for _, _, case in members)) < 2:
-            continue
-        agreed, *others = sorted(equal, key=lambda each: -len(_lines(each[1])))
-        if len(_lines(agreed[1])) > len(_lines(others[0][1])):
-            verdicts = [(each, _unlike(*each, *agreed)) for each in others]
-        else:
-            found_by = (f"{first:.6g} on {' and '.join(_lines(x))}" for first, x in equal)
-            sentence = f"Lines train differently: first loss {', '.join(found_by)}. "
-            sentence += "It is unknown which one is right."
-            verdicts = [(x, TrainingVerdict(TrainingKind.NOT_COMPARABLE, sentence)) for x in equal]
-        found |= {case.case_id: verdict for (_, x), verdict in verdicts for case in x}
-    return found
-
-
-def _lines(cases: Iterable[Case]) -> list[str]:
-    return sorted({case.framework for case in cases})
-
-
-def _unlike(first: float, cases: list[Case], value: float, others: list[Case]) -> TrainingVerdict:
-    mine = _lines(cases)
-    names = " and ".join(line for line in _lines(others) if line not in mine)
-    difference = f"first loss {_shown(first, value)}, {_shown(value, first)} on {names}"
-    sentence = f"{' and '.join(mine)} trains differently from other lines: {difference}."
-    return TrainingVerdict(TrainingKind.CHANGED, sentence, True, first, value, difference)

@@ -12,8 +12,8 @@ from nightbench.detection.training import (
     TrainingNight,
     TrainingVerdict,
     judge_training,
-    lines_that_differ,
 )
+from nightbench.detection.training_lines import lines_that_differ
 from nightbench.warehouse import Warehouse
 
 NIGHTS_COMPARED = 30

@@ -15,8 +15,8 @@ from nightbench.detection.training import (
     TrainingNight,
     TrainingTraits,
     judge_training,
-    lines_that_differ,
 )
+from nightbench.detection.training_lines import lines_that_differ
 
 FP32 = TrainingTraits("fp32")
 LOSSES = {
