@@ -163,6 +163,9 @@ def loss_summary(losses, measured, again):
         losses: of all steps.
         measured: the result of `measure`.
         again: whether the last loss is that of one more step on the first batch.
+
+    Raises:
+        ValueError: a step has no loss.
     """
     steps = len(measured.step_end_s) + again
     losses = [float(loss) for loss in losses if loss is not None]

@@ -209,7 +209,7 @@ class Table:
     def case(self, change: Change) -> Case:
         """Return the case of a training with a change."""
         given, servers = self.given, self.given.servers
-        ranks = 2 if servers else change.ranks
+        ranks = 2 if servers else max(change.ranks, given.ranks)
         return Case(
             self.workload,
             given.line,
@@ -333,6 +333,7 @@ def main(words: list[str]) -> int:
         metavar="NAME",
         help="these conditions or faults",
     )
+    parser.add_argument("--ranks", type=int, default=1, help="without servers [default: 1]")
     parser.add_argument("--servers", type=int, default=0, help="of 2 trainers")
     parser.add_argument("--sync", default="async", help="updates of servers [default: async]")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Whether a case trains as before: losses of nights, and of other lines in the same night."""
+"""Whether a case trains as before: losses of nights."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from nightbench.core.model import Case, Strategy, TrainingKind
+from nightbench.core.model import TrainingKind
 from nightbench.detection.training import (
     FIGURES,
     TrainingNight,
     TrainingTraits,
     judge_training,
 )
-from nightbench.detection.training_lines import lines_that_differ
 
 FP32 = TrainingTraits("fp32")
 LOSSES = {
@@ -267,45 +266,6 @@ def test_nights_that_changed_are_no_reference() -> None:
     assert judge_training(night(9), [*FIVE, *changed], FP32).kind is TrainingKind.SAME
 
 
-def lines(traits: TrainingTraits = FP32, **first: float) -> dict[str, TrainingKind]:
-    found = lines_that_differ(
-        (
-            Case("gpt2", line, Strategy.SINGLE, batch_size_per_device=4, scale="smoke"),
-            {"first": (value, value)},
-            traits,
-        )
-        for line, value in first.items()
-    )
-    return {case_id.split("-")[1]: verdict.kind for case_id, verdict in found.items()}
-
-
-def test_the_line_that_differs_from_all_others_is_named() -> None:
-    assert lines(pytorch=6.8, jax=6.8000004, paddle3=7.3) == {"paddle3": TrainingKind.CHANGED}
-    assert lines(pytorch=6.8, jax=6.8000004, paddle3=6.7999996) == {}
-
-
-def test_of_two_lines_neither_is_presumed_right() -> None:
-    assert lines(pytorch=6.8, jax=7.3) == dict.fromkeys(
-        ("pytorch", "jax"), TrainingKind.NOT_COMPARABLE
-    )
-    assert lines(pytorch=6.8, jax=6.8000004) == {}
-
-
-def test_of_four_lines_two_that_differ_are_both_named() -> None:
-    """Found on 2026-11-30: another line with other weights, and one with other labels."""
-    first = {"pytorch": 6.8, "jax": 6.8000004, "mine": 6.815, "yours": 6.9}
-    assert lines(**first) == dict.fromkeys(("mine", "yours"), TrainingKind.CHANGED)
-    same = first | {"yours": 6.815}
-    assert set(lines(**same).values()) == {TrainingKind.NOT_COMPARABLE}
-    assert len(lines(**same)) == 4
-
-
-def test_of_three_lines_that_all_differ_none_is_right() -> None:
-    assert lines(pytorch=6.8, jax=7.3, paddle3=7.0) == dict.fromkeys(
-        ("pytorch", "jax", "paddle3"), TrainingKind.NOT_COMPARABLE
-    )
-
-
 def test_a_change_that_lasts_is_proved_though_few_nights_came_before() -> None:
     before = [night(number, version=f"2.{number}") for number in range(4)]
     proved = []
@@ -337,29 +297,6 @@ def test_windows_of_other_lengths_prove_nothing_about_their_last_loss() -> None:
     assert [each.kind for each in verdicts] == [TrainingKind.SAME] * 2
     assert "to the last bit" in verdicts[0].sentence
     assert "within rounding" in verdicts[1].sentence
-
-
-def test_of_three_cases_of_two_lines_the_one_that_differs_is_named() -> None:
-    eager = Case("resnet50_v1.5", "pytorch", Strategy.SINGLE)
-    compiled = replace(eager, compiler="inductor")
-    other = replace(eager, framework="jax")
-    losses = {eager: 2.0, compiled: 2.5, other: 2.0}
-    found = lines_that_differ(
-        (case, {"first": (first, first)}, FP32) for case, first in losses.items()
-    )
-    (verdict,) = found.values()
-    assert found == {compiled.case_id: verdict}
-    assert verdict.sentence == (
-        "pytorch trains differently from other lines: first loss 2.5, 2 on jax."
-    )
-
-
-@pytest.mark.parametrize("own", ["is_asynchronous", "has_dropout"])
-def test_first_losses_that_are_a_line_s_own_are_not_compared_with_others(own: str) -> None:
-    """Servers of PaddlePaddle 2 make the rows of sparse tables themselves."""
-    losses = {"pytorch": 6.8, "jax": 6.8, "paddle2": 7.3}
-    assert lines(**losses) == {"paddle2": TrainingKind.CHANGED}
-    assert lines(replace(FP32, **{own: True}), **losses) == {}
 
 
 def test_servers_are_not_judged_by_the_first_updates_that_arrive() -> None:
