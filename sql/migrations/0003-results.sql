@@ -177,10 +177,10 @@ comment on column raw.measurement.losses is
 'Losses that show how the case trained, each with its lowest and highest value of the good '
 'repeats. '
 'Names: first; opening (first step of the window); mean (of its first mean_of steps); long (of its '
-'first 100); whole (of all its steps, if it has more than 100); again (the first batch, after the '
-'window of so many steps). The value conditions is a checksum of CPUs, threads and variables. The '
-'value skipped counts updates without a step after an overflow. The value batch is the batch per '
-'device, if the run found it. Null if a rank recorded no loss';
+'first 100); again (the first batch, after the window of so many steps). The loss whole is the '
+'mean of all steps of the window, if it has more than 100. The value conditions is a checksum of '
+'CPUs, threads and variables. The value skipped counts updates without a step after an overflow. '
+'The value batch is the batch per device, if the run found it. Null if a rank recorded no loss';
 comment on column raw.measurement.reported is
 'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '
 'own formula: by name, as printed, median of the repeats; null if none. Never judged';
