@@ -45,6 +45,18 @@ where
     and s.case_id = any(:case_ids)
     and m.value > 0;
 
+-- name: changed_nights(case_ids, cluster)
+-- Nights of some series whose training changed, if no user has accepted the change.
+select
+    s.case_id,
+    t.since as at
+from staging.changed_training as t
+inner join raw.series as s on t.series_key = s.series_key
+where
+    s.cluster = :cluster
+    and s.case_id = any(:case_ids)
+    and t.alert_id is null;
+
 -- name: training_nights(case_ids, cluster, run_id, before, max_nights, max_changed)
 -- The losses of some series: tonight's, and those of the newest nightly runs before that were not
 -- changed, or were accepted; and the newest changed ones. A person who dismisses a training alert

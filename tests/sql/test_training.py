@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from tests.sql.conftest import Rows
@@ -29,8 +29,9 @@ def judge(pipeline: Pipeline, given: Given):
         version: str = "1.0",
         policy: RegressionPolicy | None = None,
         confirms: bool = False,
+        env: Mapping[str, str] | None = None,
     ) -> Verdict:
-        run = given.run(night, suite="seeded")
+        run = given.run(night, suite="seeded", env=env)
         pipeline.measure(
             run,
             {STEADY: throughput},
@@ -122,6 +123,18 @@ def test_an_improvement_that_trains_otherwise_says_so_first(judge) -> None:
     verdicts = [judge(night, HALF_A_BATCH, throughput=150.0) for night in range(20, 24)]
     assert verdicts[-1].kind is VerdictKind.IMPROVED
     assert verdicts[-1].sentence.startswith("Training changed: first loss 2 -> 2.1. ")
+
+
+def test_the_repair_of_a_faster_wrong_build_is_no_regression(judge, reader: Warehouse) -> None:
+    for night in range(11):
+        judge(night, AS_EVER, throughput=100.0 + 0.1 * (night % 2))
+    for night in range(11, 21):
+        judge(night, HALF_A_BATCH, throughput=200.0 + 0.1 * (night % 2))
+    repaired = [judge(night, AS_EVER, throughput=100.0 + 0.1 * (night % 2)) for night in (21, 22)]
+    assert [verdict.kind for verdict in repaired] == [VerdictKind.OK] * 2
+    assert {verdict.history for verdict in repaired} == {11, 12}
+    regressed = [judge(night, AS_EVER, throughput=90.0).kind for night in (23, 24, 25)]
+    assert regressed[-1] is VerdictKind.REGRESSED
 
 
 def test_a_suite_may_only_store_it_or_not_ask(judge, reader: Warehouse) -> None:

@@ -43,6 +43,7 @@ from nightbench.night.training_verdicts import (
     follow_training,
     judge_trainings,
     with_training,
+    without_changed,
 )
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -230,6 +231,8 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
     histories = warehouse.series.histories(
         list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ, metric=judged_by
     )
+    trainings = judge_trainings(warehouse, plan)
+    histories = without_changed(warehouse, run.cluster, histories, trainings)
     # Controls measure speed, and what a night's series share is looked for in throughput alone.
     by_throughput = plan.policy.metric == "throughput"
     is_shared = run.run_kind is RunKind.NIGHTLY and by_throughput
@@ -263,7 +266,6 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
             placed,
             {case_id: each.machine for case_id, each in paired.items()},
         )
-    trainings = judge_trainings(warehouse, plan)
     verdicts = []
     for verdict in shared.verdicts:
         case_id = verdict.case_id

@@ -1,10 +1,12 @@
 """Says of a loaded run's cases whether they train as before; follows the alerts about it."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from nightbench.alerts import LiveAlert
-from nightbench.core.model import Case, TrainingKind, Verdict, VerdictKind
+from nightbench.core.model import Case, HistoryPoint, TrainingKind, Verdict, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
 from nightbench.detection.training import (
@@ -58,6 +60,27 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
             if not (has_no_difference and verdict.difference):
                 verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
         found[case_id] = verdict
+    return found
+
+
+def without_changed(
+    warehouse: Warehouse,
+    cluster: str,
+    histories: Mapping[str, list[HistoryPoint]],
+    trainings: Mapping[str, TrainingVerdict],
+) -> dict[str, list[HistoryPoint]]:
+    """Leave out nights whose training changed, for cases that train as before tonight.
+
+    A build that trained otherwise has another speed. If its nights were a baseline, the night
+    that repairs it would be a regression. Nights that a user has accepted stay.
+    """
+    same = [case_id for case_id, each in trainings.items() if each.kind is TrainingKind.SAME]
+    changed = defaultdict[str, set[datetime]](set)
+    for row in warehouse.series.read("changed_nights", case_ids=same, cluster=cluster):
+        changed[row["case_id"]].add(row["at"])
+    found = dict(histories)
+    for case_id, nights in changed.items():
+        found[case_id] = [point for point in found[case_id] if point.at not in nights]
     return found
 
 
