@@ -6,7 +6,7 @@ create table raw.alert_cause (
     check (
         kind in (
             'node', 'network', 'neighbour', 'thermal', 'driver', 'framework_version',
-            'benchmark_code', 'unexplained'
+            'benchmark_code', 'environment', 'unexplained'
         )
     ),
     suspect text not null default '',

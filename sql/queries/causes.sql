@@ -23,6 +23,7 @@ select
     opened.run_id as opened_run_id,
     opened.started_at as opened_at,
     opened.code_digest as opened_code,
+    opened.env as opened_env,
     coalesce(b.digest, b.build_id) as opened_build,
     shared.factor,
     shared.name as factor_name,
@@ -94,6 +95,7 @@ select
     m.framework_version,
     m.definition_digest,
     r.code_digest,
+    r.env,
     coalesce(b.digest, b.build_id) as build,
     exists(
         select from staging.changed_training as t

@@ -116,6 +116,7 @@ select
     r.dag_id,
     r.dag_run_id,
     r.code_digest,
+    r.env,
     r.loaded_at,
     r.is_imported,
     c.planned,
@@ -258,12 +259,13 @@ group by t.case_id
 order by t.case_id;
 
 -- name: case_states(case_id, run_ids)
--- Conditions of a case in some runs: build, code, definition, configuration, its nodes'
--- fingerprints.
+-- Conditions of a case in some runs: build, code, environment variables, definition,
+-- configuration, its nodes' fingerprints.
 select
     p.run_id,
     p.started_at,
     p.code_digest,
+    (select r.env from raw.run as r where r.run_key = p.run_key) as env,
     b.build_id,
     b.line,
     b.variant,

@@ -11,6 +11,7 @@ select
     dag_id,
     dag_run_id,
     code_digest,
+    env,
     loaded_at,
     origin = 'import' as is_imported
 from raw.run;

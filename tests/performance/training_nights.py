@@ -5,11 +5,11 @@
 Every case that a shipped suite plans on this machine's CPUs is trained as it is, and once under
 each condition of `training_changes.py`: CPUs, threads, instruction sets. The window begins after as
 many steps as in the suite. Each of 30 nights has the losses of one of these trainings. Asynchronous
-trainers differ each time: they are trained 30 times, each under one of the conditions, and a night
-has three repeats, each with the losses of one training. A case has one line of JSON: the nights
-whose losses were judged as `changed`, and `apart`, the largest difference of a loss from the plain
-training: of 1, or of the loss if that is more. FILE keeps the lines: its cases are left out, so
-that a command that ended after some minutes can be continued.
+trainers differ each time: they are trained 30 times [--trainings], each under one of the
+conditions, and a night has three repeats, each with the losses of one training. A case has one line
+of JSON: the nights whose losses were judged as `changed`, and `apart`, the largest difference of a
+loss from the plain training: of 1, or of the loss if that is more. FILE keeps the lines: its cases
+are left out, so that a command that ended after some minutes can be continued.
 """
 
 from __future__ import annotations
@@ -52,21 +52,26 @@ def shipped_cases() -> dict[Case, int]:
     return found
 
 
-def trained(case: Case, warmup_steps: int, python: str) -> Iterator[tuple[str, Trained]]:
-    """Yield the name of a condition and a training under it; the first is plain."""
+def trained(
+    case: Case, warmup_steps: int, python: str, trainings: int
+) -> Iterator[tuple[str, Trained]]:
+    """Yield the name of a condition and a training under it; the first is plain.
+
+    There are as many as `trainings` if the case is asynchronous.
+    """
     steps = STEPS_WITH_SERVERS if asynchronous(case) else STEPS
     names = list(CONDITIONS)
     if asynchronous(case):
-        names = random.Random(1).choices(names, k=NIGHTS - 1)
+        names = random.Random(1).choices(names, k=trainings - 1)
     for name, change in [("plain", Change()), *((name, CONDITIONS[name]) for name in names)]:
         yield name, train(case, python, change, steps, warmup_steps)
 
 
-def judged(case: Case, warmup_steps: int, python: str) -> dict[str, Any]:
+def judged(case: Case, warmup_steps: int, python: str, trainings: int) -> dict[str, Any]:
     """Train a case and judge its nights."""
     began = time.monotonic()
     try:
-        named = list(trained(case, warmup_steps, python))
+        named = list(trained(case, warmup_steps, python, trainings))
     except AssertionError as error:
         return {"case": case.case_id, "failed": str(error).strip().splitlines()[-1][:200]}
     found = [each for _, each in named]
@@ -119,6 +124,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--environments", type=Path, required=True, help="built if they are absent")
     parser.add_argument("--record", type=Path, help="file of the lines")
     parser.add_argument("--minutes", type=float, default=10**6, help="begin no case after these")
+    parser.add_argument(
+        "--trainings", type=int, default=NIGHTS, help="of an asynchronous case [default: 30]"
+    )
     parser.add_argument("--lines", nargs="*", help="framework lines [default: all]")
     parser.add_argument("--workloads", nargs="*", help="in this order [default: all]")
     parser.add_argument("--strategies", nargs="*", help="[default: all]")
@@ -131,7 +139,7 @@ def main(words: list[str]) -> int:
     for case, warmup_steps in _chosen(given, {json.loads(line)["case"] for line in lines}):
         if time.monotonic() > began + 60 * given.minutes:
             break
-        row = json.dumps(judged(case, warmup_steps, python_of(case.framework)))
+        row = json.dumps(judged(case, warmup_steps, python_of(case.framework), given.trainings))
         print(row, flush=True)
         if record:
             with record.open("a") as stream:

@@ -45,6 +45,17 @@ def test_the_alert_says_what_changed_since_when_and_why(changed, reader: Warehou
     ]
 
 
+def test_a_changed_environment_variable_is_the_cause(judge, reader: Warehouse) -> None:
+    for night in range(5):
+        judge(night, AS_EVER, env={"OMP_NUM_THREADS": "1"})
+    judge(5, HALF_A_BATCH, env={"OMP_NUM_THREADS": "1", "NCCL_ALGO": "Ring"})
+    (alert,) = reader.alerts.find()
+    assert (alert["cause"], alert["cause_suspect"]) == (
+        "environment",
+        "NCCL_ALGO (not set) -> Ring",
+    )
+
+
 def test_it_is_measured_again_before_the_message(
     changed, reader: Warehouse, inbox: Inbox, rows: Rows
 ) -> None:

@@ -234,6 +234,7 @@ class _Changes:
             libraries=self._versions[key],
             definition_digest=row["definition_digest"],
             code_digest=row["code_digest"] or "",
+            env=row["env"],
             nodes=tuple(sorted(nodes)),
             hardware={
                 node: self._hardware[fingerprint]
@@ -286,6 +287,7 @@ def _opened(alert: Row) -> Row:
         "build": alert["opened_build"],
         "definition_digest": None,
         "code_digest": alert["opened_code"],
+        "env": alert["opened_env"],
     }
 
 

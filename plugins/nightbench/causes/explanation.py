@@ -21,11 +21,17 @@ _ORDER = (
     CauseKind.NETWORK,
     CauseKind.NODE,
     CauseKind.FRAMEWORK_VERSION,
+    CauseKind.ENVIRONMENT,
     CauseKind.BENCHMARK_CODE,
 )
 """Order of causes of equal weight, the more specific first: heat explains a slow node."""
 
-_OF_CHANGES = (node_causes.drivers, node_causes.framework_versions, node_causes.benchmark_code)
+_OF_CHANGES = (
+    node_causes.drivers,
+    node_causes.framework_versions,
+    node_causes.benchmark_code,
+    node_causes.environments,
+)
 
 _OF_SPEED = (node_causes.heat, node_causes.neighbours, node_causes.slow_nodes, node_causes.networks)
 """Causes that change the speed, and no loss."""
@@ -112,9 +118,10 @@ def _unchanged(facts: CauseFacts) -> list[str]:
         "the framework's version": (good and good.framework_version, bad.framework_version),
         "the benchmarks' code": (good and good.code_digest, bad.code_digest),
         "the definition of the work": (good and good.definition_digest, bad.definition_digest),
+        "environment variables": (good and good.env, bad.env),
     }
     for name, (old, new) in pairs.items():
-        if not old or not new:
+        if old in (None, "") or new in (None, ""):
             unknown.append(name)
         elif old == new:
             same.append(name)

@@ -29,6 +29,8 @@ class NightFacts:
     """Versions that the ranks reported, by name."""
     definition_digest: str | None = None
     code_digest: str = ""
+    env: Mapping[str, str] | None = None
+    """Environment variables of cluster and suite; None: unknown."""
     nodes: tuple[str, ...] = ()
     hardware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Node -> field of its fingerprint -> value, flat."""

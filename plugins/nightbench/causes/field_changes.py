@@ -120,7 +120,7 @@ def _lower(one: str, other: str) -> bool:
 # --- two runs of a case ---------------------------------------------------------------------
 
 State = Mapping[str, Any]
-"""A row of `case_states`: build, code, definition, and the nodes' fingerprints."""
+"""A row of `case_states`: build, code, variables, definition, and the nodes' fingerprints."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class RunDifference:
     """A difference between two runs of a case; as a text, a line for people."""
 
     field: str
-    """The framework line, `build`, `benchmark code`, or the path of a field of a fingerprint."""
+    """The framework line, `build`, `benchmark code`, a variable, or a path in a fingerprint."""
     before: str
     since: str
     nodes: tuple[str, ...] = ()
@@ -153,6 +153,19 @@ def _of_runs(good: State, bad: State) -> Iterator[RunDifference]:
     ):
         if differ(good.get(key), bad.get(key)):
             yield RunDifference(name, good[key][:shown], bad[key][:shown])
+    for name, before, since in variables(good.get("env"), bad.get("env")):
+        yield RunDifference(f"environment variable {name}", before, since)
+
+
+def variables(
+    before: Mapping[str, str] | None, since: Mapping[str, str] | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name and values of environment variables that differ; none if one side is unknown."""
+    if before is not None and since is not None:
+        for name in sorted({*before, *since}):
+            old, new = (env.get(name, "(not set)") for env in (before, since))
+            if old != new:
+                yield name, old, new
 
 
 def _of_nodes(good: Any, bad: Any) -> Iterator[RunDifference]:

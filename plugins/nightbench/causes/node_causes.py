@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from nightbench.causes.facts import CauseFacts, NightFacts, PreflightFacts
-from nightbench.causes.field_changes import FieldChange, changes
+from nightbench.causes.field_changes import FieldChange, changes, variables
 from nightbench.causes.possible_cause import (
     PossibleCause,
     controls_text,
@@ -104,25 +104,48 @@ def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> Possib
         text = "the benchmarks' code changed"
         cause = PossibleCause(CauseKind.BENCHMARK_CODE, f"code {pair}", text)
         cause.add_for(2, f"{text} ({pair}) with {bad.run_id}")
-        own = count(p for p in facts.peers if p.framework == facts.framework)
-        others = count(other_frameworks(facts))
-        if own.mostly_dropped:
-            cause.add_for(1, f"{own.dropped} other series of {facts.framework} dropped too")
-        if others.mostly_dropped:
-            cause.add_for(2, f"other frameworks dropped too ({others.dropped} series)")
-            cause.sentence += " and series of several frameworks dropped"
-        elif others.mostly_steady:
-            cause.add_against(
-                1, f"other frameworks were steady with the same code ({others.steady} series)"
-            )
+        _weigh_frameworks(facts, cause, "code")
     else:
         return None
     weigh_controls(facts, cause, 3)
     return cause
 
 
+def _environment_change(
+    facts: CauseFacts, good: NightFacts, bad: NightFacts
+) -> PossibleCause | None:
+    changed = [
+        f"{name} {before} -> {since}" for name, before, since in variables(good.env, bad.env)
+    ]
+    if not changed:
+        return None
+    text = f"environment variables changed ({shortened(changed)})"
+    cause = PossibleCause(CauseKind.ENVIRONMENT, ", ".join(changed), text)
+    cause.add_for(3, f"{text} with {bad.run_id}")
+    _weigh_frameworks(facts, cause, "variables")
+    weigh_controls(facts, cause, 3)
+    return cause
+
+
+def _weigh_frameworks(facts: CauseFacts, cause: PossibleCause, what: str) -> None:
+    """Weigh what concerns all series by those of the same framework and of others."""
+    own = count(p for p in facts.peers if p.framework == facts.framework)
+    others = count(other_frameworks(facts))
+    if own.mostly_dropped:
+        cause.add_for(1, f"{own.dropped} other series of {facts.framework} dropped too")
+    if others.mostly_dropped:
+        cause.add_for(2, f"other frameworks dropped too ({others.dropped} series)")
+        cause.sentence += " and series of several frameworks dropped"
+    elif others.mostly_steady:
+        steady = f"other frameworks were steady with the same {what} ({others.steady} series)"
+        cause.add_against(1, steady)
+
+
 framework_versions = partial(_first_at_boundary, _framework_change)
 """Yields a change of the framework's version, build, Python or environment, if there is one."""
+
+environments = partial(_first_at_boundary, _environment_change)
+"""Yields a change of the environment variables of suite and cluster, if there is one."""
 
 benchmark_code = partial(_first_at_boundary, _code_change)
 """Yields a change of the benchmarks' code or of the work's definition, if there is one."""

@@ -163,7 +163,6 @@ def resolve(
     workload = catalog.workloads[case.workload]
     there = with_nodes_for(case, catalog.frameworks[case.framework], cluster, suite.builds)
     nodes, processes = place(case, there, catalog.roles_of(case))
-    roles = {*cluster.role_env, *suite.role_env}
     digest = definition_digest(case, workload, suite.protocol)
     return JobSpec(
         run_id=run_id,
@@ -178,10 +177,7 @@ def resolve(
         workload_params=workload.params_of(case),
         seed=workload.seed,
         env={**cluster.env, **suite.env},
-        role_env={
-            role: {**cluster.role_env.get(role, {}), **suite.role_env.get(role, {})}
-            for role in sorted(roles)
-        },
+        role_env=_role_env(suite, cluster),
         limits=Limits(repeat_s=suite.repeat_timeout_s, progress_s=suite.progress_timeout_s),
         code_digest=catalog.code_digest,
         definition_digest=digest,
@@ -282,6 +278,23 @@ def new_run_id(suite: str, now: datetime) -> str:
     return f"{suite}-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
+def _role_env(suite: Suite, cluster: Cluster) -> dict[str, dict[str, str]]:
+    return {
+        role: {**cluster.role_env.get(role, {}), **suite.role_env.get(role, {})}
+        for role in sorted({*cluster.role_env, *suite.role_env})
+    }
+
+
+def _environment_of(suite: Suite, cluster: Cluster) -> dict[str, str]:
+    """Return the variables of `Run.env`."""
+    of_roles = {
+        f"{role}.{name}": value
+        for role, env in _role_env(suite, cluster).items()
+        for name, value in env.items()
+    }
+    return {**cluster.env, **suite.env, **of_roles}
+
+
 def make_plan(
     suite: Suite,
     cluster: Cluster,
@@ -317,6 +330,7 @@ def make_plan(
         dag_id=dag_id,
         dag_run_id=dag_run_id,
         code_digest=catalog.code_digest,
+        env=_environment_of(suite, cluster),
     )
     cases = {case.case_id: case for case in suite.cases}
     order = [entry.case_id for entry in night.entries] if night else list(cases)

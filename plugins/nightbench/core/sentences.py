@@ -25,6 +25,7 @@ CAUSE_LABELS = {
     CauseKind.NETWORK: "the network",
     CauseKind.FRAMEWORK_VERSION: "the framework's version",
     CauseKind.BENCHMARK_CODE: "the benchmarks' code",
+    CauseKind.ENVIRONMENT: "environment variables",
 }
 
 

@@ -243,7 +243,10 @@ class RunWriter(Repository):
         if cluster is not None:
             changed += self._store("cluster", [to_row.cluster_row(cluster)], "cluster")
         # The start stays: results lie in its month.
-        rows = [vars(run) | {"origin": origin} for run in runs]
+        rows = [
+            vars(run) | {"origin": origin, "env": None if run.env is None else Json(dict(run.env))}
+            for run in runs
+        ]
         changed += self._store("run", rows, "run_id", keep="started_at")
         of_runs = {
             row["run_id"]: {"run_key": row["run_key"], "run_at": row["started_at"]}

@@ -24,6 +24,7 @@ GOOD = NightFacts(
     libraries={"pytorch": "2.13.0", "cudnn": "9.1"},
     definition_digest="d1",
     code_digest="c1",
+    env={},
     nodes=("n1",),
     hardware={"n1": CARD},
     repeats=3,
@@ -170,6 +171,35 @@ CASES = {
         facts(replace(BAD, definition_digest="d2"), peers=peers("paddle3", False)),
         CauseKind.BENCHMARK_CODE,
         "definition d1 -> d2",
+    ),
+    "a variable, others steady": (
+        facts(
+            replace(BAD, env={"NCCL_ALGO": "Ring"}),
+            peers=peers("paddle3", False),
+        ),
+        CauseKind.ENVIRONMENT,
+        "NCCL_ALGO (not set) -> Ring",
+    ),
+    "a variable that was removed, and another": (
+        facts(
+            replace(BAD, env={"B": "2"}),
+            last_good=replace(GOOD, env={"A": "1", "B": "1"}),
+        ),
+        CauseKind.ENVIRONMENT,
+        "A 1 -> (not set), B 1 -> 2",
+    ),
+    "a variable, but the node is slow": (
+        facts(
+            replace(BAD, env={"B": "2"}),
+            controls=(SLOW,),
+        ),
+        CauseKind.NODE,
+        "n1",
+    ),
+    "variables of one night are unknown": (
+        facts(replace(BAD, env={"B": "2"}), last_good=replace(GOOD, env=None)),
+        CauseKind.UNEXPLAINED,
+        "",
     ),
     "a slow node": (facts(controls=(SLOW,)), CauseKind.NODE, "n1"),
     "a slow control of a node that the case does not use": (

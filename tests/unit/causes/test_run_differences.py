@@ -28,6 +28,7 @@ GOOD = {
     "framework_version": "2.12.0+cpu",
     "definition_digest": "d1",
     "code_digest": "c1",
+    "env": {"OMP_NUM_THREADS": "1"},
     "nodes": {"n1": NODE, "n2": NODE},
 }
 
@@ -48,11 +49,13 @@ def test_all_that_differs_is_listed_once_with_its_nodes():
     bad = GOOD | {
         "framework_version": "2.13.0+cpu",
         "code_digest": "c2",
+        "env": {"OMP_NUM_THREADS": "1", "NCCL_ALGO": "Ring"},
         "nodes": {"n1": other, "n2": NODE | {"kernel": "6.2"}},
     }
     assert tuple(map(str, differences(GOOD, bad))) == (
         "pytorch: 2.12.0+cpu -> 2.13.0+cpu",
         "benchmark code: c1 -> c2",
+        "environment variable NCCL_ALGO: (not set) -> Ring",
         "kernel: 6.1 -> 6.2 (on n1, n2)",
         "governor: nothing -> performance (on n1)",
         "cpu flags: avx, fma -> avx (on n1)",

@@ -18,6 +18,7 @@ from nightbench.core.model import (
     Node,
     Protocol,
     Role,
+    RunKind,
     Strategy,
     Suite,
     Untried,
@@ -26,7 +27,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.catalog import TRAINERS
 from nightbench.core.placement import place
-from nightbench.core.run_plan import build_of, definition_digest, resolve, select
+from nightbench.core.run_plan import build_of, definition_digest, make_plan, resolve, select
 
 SERVED = Case(
     "net", "fake", Strategy.PARAMETER_SERVER, nodes=2, trainers=3, pservers=2, devices_per_node=2
@@ -125,6 +126,8 @@ def test_a_suites_environment_is_stronger_than_a_clusters() -> None:
     job = resolve(PAIR, suite, cluster, CATALOG, "run")
     assert job.env == {"A": "cluster", "B": "suite"}
     assert job.role_env == {"trainer": {"X": "c", "Y": "s"}}
+    plan = make_plan(suite, cluster, CATALOG, run_kind=RunKind.NIGHTLY)
+    assert plan.run.env == {"A": "cluster", "B": "suite", "trainer.X": "c", "trainer.Y": "s"}
     assert job.limits.repeat_s == suite.repeat_timeout_s
     assert (job.unit, job.workload_params, job.code_digest) == ("images", {"size": 224}, "c0de")
 

@@ -17,6 +17,7 @@ class CauseKind(StrEnum):
     DRIVER = "driver"
     FRAMEWORK_VERSION = "framework_version"
     BENCHMARK_CODE = "benchmark_code"
+    ENVIRONMENT = "environment"
     UNEXPLAINED = "unexplained"
 
 

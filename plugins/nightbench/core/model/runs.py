@@ -33,6 +33,9 @@ class Run:
     dag_id: str | None = None
     dag_run_id: str | None = None
     code_digest: str = ""
+    env: Mapping[str, str] | None = None
+    """Environment variables that the cluster and the suite set for all ranks. Those of a role have
+    its name before them: `pserver.OMP_NUM_THREADS`. None: unknown, for imported runs."""
 
 
 @dataclass(frozen=True)
