@@ -1,6 +1,7 @@
 """Whether good nights of the shipped cases are reported as changed.
 
     python -m tests.performance training_nights --environments FOLDER [--record FILE] [--minutes 9]
+    python -m tests.performance training_nights --record FILE --table
 
 Every case that a shipped suite plans on this machine's CPUs is trained as it is, and once under
 each condition of `training_changes.py`: CPUs, threads, instruction sets. The window begins after as
@@ -19,7 +20,8 @@ import json
 import random
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,8 @@ from nightbench.testkit.gangs import build_environment
 STEPS = 20
 STEPS_WITH_SERVERS = 100
 """Of the window: asynchronous trainers are compared over so many as well."""
+CALLED = {"again": "without a change"}
+"""Conditions with another name in the table."""
 
 
 def shipped_cases() -> dict[Case, int]:
@@ -100,6 +104,43 @@ def judged(case: Case, warmup_steps: int, python: str, trainings: int) -> dict[s
     }
 
 
+def table(rows: Collection[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table of a record: one for each workload and batch size.
+
+    Cases that did not train, or whose repeats a check refused, follow below it.
+    """
+    catalog = load_catalog(benchmarks_folder())
+    titles = {name: info.title for name, info in catalog.frameworks.items()}
+    cases = {case.case_id: case for case in shipped_cases()}
+    groups = defaultdict[tuple[str, int | str], list[Mapping[str, Any]]](list)
+    for row in rows:
+        groups[_group(cases[row["case"]])].append(row)
+    of = {key: sum(_group(case) == key for case in cases.values()) for key in groups}
+    yield "| workload, batch size | lines | cases | largest difference | alerts in 30 nights |"
+    yield "|---|---|---|---|---|"
+    for key, found in sorted(groups.items()):
+        trained = [row for row in found if "failed" not in row]
+        worst = max(trained, key=lambda row: row["apart"], default=None)
+        apart = f"{worst['apart']:.1e}" if worst else "-"
+        if worst and worst["apart"]:
+            apart += f" ({titles[worst['line']]}, {CALLED.get(worst['under'], worst['under'])})"
+        cells = [
+            f"`{key[0]}`, {key[1]}",
+            ", ".join(sorted({titles[row["line"]] for row in trained})),
+            f"{len(trained)} of {of[key]}",
+            apart,
+            str(max((row["changed"] for row in trained), default="-")),
+        ]
+        yield f"| {' | '.join(cells)} |"
+    for row in rows:
+        if problem := row.get("failed") or ", ".join(row["refused"]):
+            yield f"{row['case']}: {problem}"
+
+
+def _group(case: Case) -> tuple[str, int | str]:
+    return case.workload, case.batch_size_per_device
+
+
 def _chosen(given: argparse.Namespace, done: Collection[str]) -> list[tuple[Case, int]]:
     cases = [
         (case, warmup_steps)
@@ -121,8 +162,9 @@ def main(words: list[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--environments", type=Path, required=True, help="built if they are absent")
+    parser.add_argument("--environments", type=Path, help="folder; built if they are absent")
     parser.add_argument("--record", type=Path, help="file of the lines")
+    parser.add_argument("--table", action="store_true", help="train nothing: print the record")
     parser.add_argument("--minutes", type=float, default=10**6, help="begin no case after these")
     parser.add_argument(
         "--trainings", type=int, default=NIGHTS, help="of an asynchronous case [default: 30]"
@@ -136,6 +178,11 @@ def main(words: list[str]) -> int:
     record = given.record
     python_of = cache(partial(build_environment, given.environments))
     lines = record.read_text().splitlines() if record and record.exists() else []
+    if given.table:
+        print("\n".join(table([json.loads(line) for line in lines])))
+        return 0
+    if given.environments is None:
+        parser.error("--environments is missing")
     for case, warmup_steps in _chosen(given, {json.loads(line)["case"] for line in lines}):
         if time.monotonic() > began + 60 * given.minutes:
             break
