@@ -88,7 +88,7 @@ def read_plan(folder: RunSpool) -> RunPlan:
         )
     with of_this_version(folder.folder / "run.json"):
         plan = {
-            "run": {field.name: document[field.name] for field in dataclasses.fields(Run)},
+            "run": {name: document[name] for name in Run.__dataclass_fields__ if name in document},
             **{name: document[name] for name in _OF_PLAN},
             "cluster": load_cluster(folder),
             "cases": [_case(entry) for entry in folder.planned()],
