@@ -154,6 +154,10 @@ def _ends(begin_s, laps):
     return ends
 
 
+EARLY_STEPS = 6
+"""First steps of a training whose losses are stored, also of the warm-up."""
+
+
 def loss_summary(losses, measured, again):
     """Return the losses of a rank for rank.json, and whether all of them are finite.
 
@@ -174,7 +178,8 @@ def loss_summary(losses, measured, again):
         raise ValueError(words.format(len(losses), steps))
     known = [loss if math.isfinite(loss) else None for loss in losses]
     window = known[measured.warmup_steps :][: len(measured.step_seconds)]
-    summary = {"first": known[0], "window": window, "last": window[-1]}
+    early = known[: min(EARLY_STEPS, steps - again)]
+    summary = {"first": known[0], "early": early, "window": window, "last": window[-1]}
     if again:
         summary["again"] = known[-1]
     return summary, None not in known

@@ -54,7 +54,7 @@ comment on column raw.run.dag_id is 'Airflow''s DAG; null if it was no DAG run';
 comment on column raw.run.dag_run_id is 'Airflow''s DAG run; null if it was none';
 comment on column raw.run.code_digest is 'Digest of the benchmark code that was shipped';
 comment on column raw.run.env is
-'Environment variables that the cluster and the suite set: name (or role.name), value; null: unknown';
+'Environment variables that the cluster and the suite set, by name or role.name; null: unknown';
 comment on column raw.run.origin is 'nightbench, or import for imported older results';
 comment on column raw.run.loaded_at is 'When results were first loaded; null while only planned';
 comment on column raw.run.checks_digest is

@@ -265,7 +265,7 @@ select
     p.run_id,
     p.started_at,
     p.code_digest,
-    (select r.env from raw.run as r where r.run_key = p.run_key) as env,
+    r.env,
     b.build_id,
     b.line,
     b.variant,
@@ -292,6 +292,7 @@ select
             and n.generation = p.generation
     ) as nodes
 from staging.result as p
+inner join raw.run as r on p.run_key = r.run_key
 inner join raw.build as b on p.build_id = b.build_id
 where
     p.case_id = :case_id

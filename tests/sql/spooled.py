@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.sql.given import Given
 
+from nightbench.core.losses import EARLY_STEPS
 from nightbench.core.model import (
     Build,
     Case,
@@ -121,6 +122,7 @@ def spooled(
             if losses and each in losses:
                 first, *window = losses[each]
                 told = {"first": first, "window": window, "last": window[-1]}
+                told["early"] = losses[each][:EARLY_STEPS]
                 result["processes"][0]["summary"]["loss"] = told
             store.save_result(number, "n1", result)
             store.save_repeat(
@@ -180,7 +182,12 @@ def _result(
                     "warmup_steps": 1,
                     "drain_steps": 0,
                     "time_to_first_step_s": 0.5,
-                    "loss": {"first": 2.0, "window": [1.5] * STEPS, "last": 1.5},
+                    "loss": {
+                        "first": 2.0,
+                        "early": [2.0] + [1.5] * 5,
+                        "window": [1.5] * STEPS,
+                        "last": 1.5,
+                    },
                     "loss_finite": True,
                     "weights_moved": {"w": {"largest": 0.02, "limit": 0.05}},
                     "weights_digest": "ab" * 32,

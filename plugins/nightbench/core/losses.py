@@ -10,6 +10,9 @@ from typing import Any
 
 from nightbench.core.model import RankResult, RepeatSummary, TrainingKind
 
+EARLY_STEPS = 6
+"""First steps of a training, also of its warm-up: in these, rounding hardly grows."""
+
 MEAN_STEPS = 10
 """Steps of the window whose mean loss is compared over nights: a window has at least these."""
 
@@ -49,9 +52,11 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
     counted = min(steps, MEAN_STEPS)
     figures: dict[str, list[float | None]] = {
         "first": [rank.loss_first for rank in trainers],
-        "opening": [rank.loss_window[0] for rank in trainers],
         "again": [rank.loss_again for rank in trainers],
     }
+    if all(len(rank.loss_early) == EARLY_STEPS for rank in trainers):
+        figures["third"] = [rank.loss_early[2] for rank in trainers]
+        figures["early"] = [statistics.fmean(rank.loss_early) for rank in trainers]
     lengths = {"mean": counted, "long": LONG_STEPS, "whole": max(steps, LONG_STEPS + 1)}
     for name, length in lengths.items():
         if length <= steps:

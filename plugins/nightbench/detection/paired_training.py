@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nightbench.core.losses import MEAN_STEPS, LaunchLosses
+from nightbench.core.losses import EARLY_STEPS, MEAN_STEPS, LaunchLosses
 from nightbench.core.model import Protocol, TrainingKind
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import asynchronous
@@ -88,8 +88,9 @@ def _first_difference(
     """Return the first step, from 1, whose loss in B is outside the tolerance around those in A."""
     steps_a, steps_b = (zip(*(each.curve for each in side), strict=False) for side in (a, b))
     for place, (before, now) in enumerate(zip(steps_a, steps_b, strict=False)):
-        figure = ("first", "opening")[place] if place < 2 else "mean"
-        rounding = traits.rounding("again" if place > MEAN_STEPS else figure, is_alike=is_alike)
+        step = traits.warmup_steps + place if place else 1
+        figure = "early" if step <= EARLY_STEPS else "mean" if place <= MEAN_STEPS else "again"
+        rounding = traits.rounding(figure if place else "first", is_alike=is_alike)
         if rounding is None:
             return None
         low, high = min(before), max(before)
@@ -97,5 +98,5 @@ def _first_difference(
         if is_exact:
             allowed = 0.0
         if not all(low - allowed <= loss <= high + allowed for loss in now):
-            return traits.warmup_steps + place if place else 1
+            return step
     return None

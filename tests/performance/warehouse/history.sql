@@ -287,7 +287,7 @@ select
     s.node_names,
     -- LOSSES of night.py.
     case when t.value is not null then
-        '{"first": [7.5, 7.5], "opening": [7.1, 7.1], "mean": [6.8, 6.8], "long": [6, 6], "again": [5.2, 5.2], '
+        '{"first": [7.5, 7.5], "third": [7.2, 7.2], "early": [7.1, 7.1], "mean": [6.8, 6.8], "long": [6, 6], "again": [5.2, 5.2], '
         '"steps": [100, 100], "mean_of": [10, 10], "conditions": [1, 1]}'::jsonb
     end,
     case when t.fate = 'failed' then format(

@@ -56,3 +56,17 @@ def test_the_longer_mean_needs_a_hundred_steps() -> None:
     assert "whole" not in window(100)
     assert window(150)["whole"] == 74.5
     assert window(150)["mean"] == 4.5
+
+
+def test_early_losses_are_those_of_the_first_six_steps() -> None:
+    def early(*values: float) -> dict[str, float]:
+        window = {"loss_first": 2.0, "loss_window": (1.5,)}
+        ranks = [
+            RankResult(f"trainer-{rank}", "trainer", rank, "n1", loss_early=values, **window)
+            for rank in range(2)
+        ]
+        return training_losses(ranks) or {}
+
+    found = early(6.0, 5.0, 4.0, 3.0, 2.0, 1.0)
+    assert (found["third"], found["early"]) == (4.0, 3.5)
+    assert not {"third", "early"} & set(early(6.0, 5.0, 4.0))

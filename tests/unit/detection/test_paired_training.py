@@ -18,7 +18,8 @@ CURVE = (2.0, *(1.9 - 0.05 * step for step in range(12)))
 def launch(curve: tuple[float, ...] = CURVE, again: float = 1.2, **more: float) -> LaunchLosses:
     figures = {
         "first": curve[0],
-        "opening": curve[1],
+        "third": curve[1],
+        "early": sum(curve[1:5]) / 4,
         "mean": sum(curve[1:11]) / 10,
         "again": again,
         "steps": 12,
@@ -44,10 +45,10 @@ def test_the_same_losses_are_the_same_training() -> None:
 
 @pytest.mark.parametrize(
     ("place", "step", "figure"),
-    [(0, 1, "first loss 2 -> 2.1"), (1, 3, "window's first step"), (5, 7, "mean loss")],
+    [(0, 1, "first loss 2 -> 2.2"), (1, 3, "third step"), (4, 6, "first 6 steps"), (5, 7, "mean")],
 )
 def test_a_change_names_its_first_step(place: int, step: int, figure: str) -> None:
-    found = compared(changed_from(place))
+    found = compared(changed_from(place, 0.2))
     assert (found.kind, found.step) == (TrainingKind.CHANGED, step)
     assert found.sentence.startswith(f"training changed from step {step} on: ")
     assert figure in found.sentence

@@ -251,10 +251,12 @@ def test_draining_ends_when_nobody_ever_tells(
 def test_a_loss_that_is_no_number_becomes_null_and_is_told(tmp_path: Path) -> None:
     measured = run(Task(), tmp_path, protocol(warmup=1, steps=2))
     summary, finite = loss_summary([7.0, 6.0, 5.0, math.inf], measured, again=False)
-    assert summary == {"first": 7.0, "window": [6.0, 5.0], "last": 5.0}
+    early = [7.0, 6.0, 5.0]
+    assert summary == {"first": 7.0, "early": early, "window": [6.0, 5.0], "last": 5.0}
     assert not finite
     summary, finite = loss_summary([7.0, math.nan, 5.0], measured, again=False)
-    assert summary == {"first": 7.0, "window": [None, 5.0], "last": 5.0}
+    early = [7.0, None, 5.0]
+    assert summary == {"first": 7.0, "early": early, "window": [None, 5.0], "last": 5.0}
     assert not finite
     assert loss_summary([7.0, 6.0, 5.0], measured, again=False)[1]
 
@@ -274,7 +276,7 @@ def test_losses_of_other_types_of_numbers_are_floats(tmp_path: Path) -> None:
     measured = run(Task(), tmp_path, protocol(warmup=0, steps=2))
     summary, finite = loss_summary(numpy.array([7, 6], "float32"), measured, again=False)
     assert (json.dumps(summary), finite) == (
-        '{"first": 7.0, "window": [7.0, 6.0], "last": 6.0}',
+        '{"first": 7.0, "early": [7.0, 6.0], "window": [7.0, 6.0], "last": 6.0}',
         True,
     )
 
@@ -282,4 +284,18 @@ def test_losses_of_other_types_of_numbers_are_floats(tmp_path: Path) -> None:
 def test_the_loss_of_the_first_batch_is_taken_again(tmp_path: Path) -> None:
     measured = run(Task(), tmp_path, protocol(warmup=1, steps=2))
     summary, _ = loss_summary([7.0, 6.0, 5.0, 4.0], measured, again=True)
-    assert summary == {"first": 7.0, "window": [6.0, 5.0], "last": 5.0, "again": 4.0}
+    early = [7.0, 6.0, 5.0]
+    assert summary == {
+        **{"first": 7.0, "early": early, "window": [6.0, 5.0]},
+        **{"last": 5.0, "again": 4.0},
+    }
+
+
+def test_the_losses_of_the_first_six_steps_are_stored_though_they_are_warmup(
+    tmp_path: Path,
+) -> None:
+    measured = run(Task(), tmp_path, protocol(warmup=8, steps=2))
+    losses = [float(loss) for loss in range(11, 0, -1)]
+    summary, _ = loss_summary(losses, measured, again=True)
+    assert summary["early"] == [11.0, 10.0, 9.0, 8.0, 7.0, 6.0]
+    assert (summary["window"], summary["again"]) == ([3.0, 2.0], 1.0)

@@ -63,6 +63,8 @@ class RankResult(Figures):
     """End of every step of warm-up, window and drain on the node's monotonic clock."""
     loss_first: float | None = None
     """Loss of the first step: of the untrained weights."""
+    loss_early: tuple[float, ...] = ()
+    """Losses of the first six steps, also of the warm-up."""
     loss_window: tuple[float, ...] = ()
     loss_again: float | None = None
     """Loss of the first step's batch after the window; None if no step was run on it again."""
@@ -110,6 +112,7 @@ class RankResult(Figures):
             step_seconds=tuple(doc["step_seconds"]),
             step_end_s=tuple(doc["step_end_s"]),
             loss_first=_number(loss["first"]) if loss else None,
+            loss_early=tuple(map(_number, loss.get("early", ()))),
             loss_window=tuple(map(_number, loss.get("window", ()))),
             loss_again=_number(loss["again"]) if "again" in loss else None,
             weights_moved=_movements(doc.get("weights_moved")),
