@@ -139,7 +139,9 @@ class TrainingTraits:
         """
         shares = ROUNDING.get(self.precision, {})
         share = shares.get(figure, shares.get("again"))
-        is_loose = not is_alike and (self.has_dropout or figure not in EARLY)
+        # Asynchronous nights have a range, which is wider than rounding.
+        grows = figure not in EARLY and not self.is_asynchronous
+        is_loose = not is_alike and (self.has_dropout or grows)
         return max(share, LOOSE) if share and is_loose else share
 
 

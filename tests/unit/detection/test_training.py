@@ -277,6 +277,14 @@ def test_asynchronous_training_is_compared_once_its_spread_is_known() -> None:
     assert verdict.kind is TrainingKind.SAME
 
 
+def test_asynchronous_nights_with_another_version_are_compared_with_their_range() -> None:
+    servers = replace(FP32, is_asynchronous=True)
+    nights = [night(number, {"mean": 5.5 + 0.001 * number}) for number in range(5)]
+    for mean, kind in ((5.51, TrainingKind.SAME), (5.52, TrainingKind.CHANGED)):
+        tonight = night(5, {"mean": mean}, version="2.14.0")
+        assert judge_training(tonight, nights, servers).kind is kind
+
+
 def test_what_cannot_be_compared_says_why() -> None:
     silent = replace(night(5), losses={})
     assert "no rank recorded a loss" in judge_training(silent, FIVE, FP32).sentence
