@@ -178,9 +178,10 @@ comment on column raw.measurement.losses is
 'repeats. '
 'Names: first; third (step); early (mean of the first six steps); mean (of the first mean_of '
 'steps of the window); long (of its first 100). The loss again is that of the first batch after '
-'the window of so many steps. The loss whole is the mean of all steps of the window, if it has more than 100. '
-'The value conditions is a checksum of '
-'CPUs, threads and variables. The value skipped counts updates without a step after an overflow. '
+'the window of so many steps. The loss whole is the mean of all steps of the window, if it has '
+'more than 100. '
+'The value conditions is a checksum of CPUs, threads and variables. The value skipped counts '
+'updates without a step after an overflow. '
 'The value batch is the batch per device, if the run found it. Null if a rank recorded no loss';
 comment on column raw.measurement.reported is
 'Values that a training script printed itself, such as tflops_per_device and mfu_percent by its '

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from nightbench.causes import node_causes
+from nightbench.causes import node_causes, software_causes
 from nightbench.causes.facts import CauseFacts
 from nightbench.causes.possible_cause import ENOUGH, PossibleCause, dropped_controls
 from nightbench.core.model import Reason, ReasonCode
@@ -28,9 +28,9 @@ _ORDER = (
 
 _OF_CHANGES = (
     node_causes.drivers,
-    node_causes.framework_versions,
-    node_causes.benchmark_code,
-    node_causes.environments,
+    software_causes.framework_versions,
+    software_causes.benchmark_code,
+    software_causes.environments,
 )
 
 _OF_SPEED = (node_causes.heat, node_causes.neighbours, node_causes.slow_nodes, node_causes.networks)

@@ -11,7 +11,7 @@ _NOT_THE_NODE = frozenset(
     {"schema", "id", "host", "taken_at", "build", "python", "packages", "code_digest"}
 )
 """Fields of a fingerprint that are names, or software of a framework's environment: its Python and
-its packages are causes of their own (`node_causes.framework_versions`)."""
+its packages are causes of their own (`software_causes.framework_versions`)."""
 _NAMED_BY = ("index", "name", "device", "node")
 """Keys that identify the entries of a list."""
 _OF_A_MOMENT = frozenset({"schema", "id", "taken_at", "build", "code_digest"})

@@ -182,7 +182,8 @@ def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
     assert rank["schema"] == "nightbench.rank/1"
     assert rank["window"]["steps"] == len(rank["step_seconds"]) == 3
     assert len(rank["step_end_s"]) == 5
-    assert rank["loss"] == {"first": 1.0, "window": [1.0] * 3, "last": 1.0}
+    early, window = [1.0] * 5, [1.0] * 3
+    assert rank["loss"] == {"first": 1.0, "early": early, "window": window, "last": 1.0}
     assert rank["loss_finite"] is True
     assert (rank["versions"]["plain"], rank["versions"]["nccl"]) == ("1.0", None)
     assert rank["parameters"] == 3

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -137,9 +138,10 @@ def bare_sleepers(agent: int) -> list[int]:
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
     found = []
     for pid in children:
-        if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
-            assert Path(f"/proc/{pid}/environ").read_bytes() == b""
-            found.append(int(pid))
+        with suppress(FileNotFoundError, ProcessLookupError):  # other children end meanwhile
+            if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                assert Path(f"/proc/{pid}/environ").read_bytes() == b""
+                found.append(int(pid))
     return found
 
 
