@@ -74,7 +74,8 @@ def without_changed(
     A build that trained otherwise has another speed. If its nights were a baseline, the night
     that repairs it would be a regression. Nights that a user has accepted stay.
     """
-    same = [case_id for case_id, each in trainings.items() if each.kind is TrainingKind.SAME]
+    both = trainings.keys() & histories.keys()
+    same = [case_id for case_id in both if trainings[case_id].kind is TrainingKind.SAME]
     changed = defaultdict[str, set[datetime]](set)
     for row in warehouse.series.read("changed_nights", case_ids=same, cluster=cluster):
         changed[row["case_id"]].add(row["at"])

@@ -54,6 +54,12 @@ def test_a_change_names_its_first_step(place: int, step: int, figure: str) -> No
     assert figure in found.sentence
 
 
+def test_rounding_that_has_grown_is_not_the_first_step_of_a_change() -> None:
+    grown = [loss + (0.01 if place >= 5 else 0.0) for place, loss in enumerate(CURVE)]
+    found = compared(launch((*grown[:9], *(loss + 1.0 for loss in grown[9:]))))
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, 11)
+
+
 def test_a_change_after_the_window_has_no_step() -> None:
     found = compared(launch(again=1.4))
     assert (found.kind, found.step) == (TrainingKind.CHANGED, None)
