@@ -32,7 +32,7 @@ test-lines: setup-dev  ## test all framework lines, also large ones: needs 15 GB
 	.venv/bin/python -m tests.contained -n 2 -m "framework or large"
 
 test-browser: setup-dev
-	.venv/bin/python -m tests.contained tests/browser
+	.venv/bin/python -m tests.contained tests/browser $(TEST_OPTIONS)
 
 drills: setup-dev  ## test with real faults, network namespaces and a live Airflow; needs root
 	.venv/bin/python -m tests.contained tests/drills -p no:cacheprovider

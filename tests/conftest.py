@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import zlib
 from collections import Counter, defaultdict
 from pathlib import Path, PurePosixPath
 
@@ -80,10 +82,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
     if config.option.random_order is not None:
         shuffle(items, config.option.random_order)
+    if config.option.slow_share:
+        number, shares = _share(config.option.slow_share)
+        slow = [item.nodeid for item in items if _is_slow(item)]
+        _leave_out(config, items, {each for each in slow if share(each, shares) != number})
     if config.option.passed_in:
-        there = set(Path(config.option.passed_in).read_text().splitlines())
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in there])
-        items[:] = [item for item in items if item.nodeid not in there]
+        _leave_out(config, items, set(Path(config.option.passed_in).read_text().splitlines()))
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], ids: set[str]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in ids])
+    items[:] = [item for item in items if item.nodeid not in ids]
+
+
+def share(nodeid: str, shares: int) -> int:
+    """Return which of so many shares has a test: 1 to `shares`; a group has one."""
+    return zlib.crc32(group(nodeid).encode()) % shares + 1
+
+
+def _share(text: str) -> tuple[int, int]:
+    if found := re.fullmatch(r"([1-9]\d?)/([1-9]\d?)", text):
+        number, shares = int(found[1]), int(found[2])
+        if number <= shares:
+            return number, shares
+    raise pytest.UsageError(f"--slow-share: found {text!r}; expected N/M, for example 2/3")
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return "slow" in item.keywords or item.nodeid.startswith("tests/browser")
 
 
 def shuffle(items: list[pytest.Item], seed: int) -> None:
@@ -122,6 +148,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--most-skips", type=int, default=None, metavar="N", help=words)
     words = "run the tests in the random order of this seed"
     parser.addoption("--random-order", type=int, default=None, metavar="SEED", help=words)
+    words = "of the slow tests and those of a browser, run one share of M"
+    parser.addoption("--slow-share", default=None, metavar="N/M", help=words)
     words = "write the ids of the tests that passed"
     parser.addoption("--passed-to", default=None, metavar="FILE", help=words)
     words = "leave out the tests that passed elsewhere: a file that --passed-to wrote"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.conftest import SINGLY, group, rank, shuffle
+import pytest
+from tests.conftest import SINGLY, group, pytest_collection_modifyitems, rank, share, shuffle
 
 IDS = [
     f"tests/{file}::test_{number}"
@@ -52,3 +54,38 @@ def test_files_without_servers_are_handed_out_test_by_test_after_those_with() ->
     assert folders == ["integration", "sql", "unit"]
     trained = ordered.index(other)
     assert ordered[trained - 1 : trained + 2] == [ids[-2], other, one]
+
+
+def test_each_slow_test_is_in_one_share_and_its_group_stays_together() -> None:
+    slow = [f"tests/{SINGLY[0]}::test_a[{number}]" for number in range(60)] + IDS
+    shares = {nodeid: share(nodeid, 3) for nodeid in slow}
+    assert Counter(shares[nodeid] for nodeid in slow[:60]).keys() == {1, 2, 3}
+    for name in map(group, IDS):
+        assert len({shares[nodeid] for nodeid in IDS if group(nodeid) == name}) == 1
+
+
+def test_a_share_leaves_out_slow_and_browser_tests_alone() -> None:
+    """Three shares have each of these tests once, and each other test three times."""
+    ids = [*IDS, *(f"tests/browser/test_a.py::test_{number}" for number in range(9))]
+    slow = {nodeid for nodeid in ids if "sql/test_a" in nodeid or "browser" in nodeid}
+    found = Counter[str]()
+    for number in (1, 2, 3):
+        options = {"random_order": None, "passed_in": None, "slow_share": f"{number}/3"}
+        hook = SimpleNamespace(pytest_deselected=lambda items: None)
+        config: Any = SimpleNamespace(option=SimpleNamespace(**options), hook=hook)
+        marks = [{"slow"} if "sql" in nodeid and nodeid in slow else set() for nodeid in ids]
+        items: list[Any] = [
+            SimpleNamespace(nodeid=nodeid, keywords=marked)
+            for nodeid, marked in zip(ids, marks, strict=True)
+        ]
+        pytest_collection_modifyitems(config, items)
+        found.update(item.nodeid for item in items)
+    assert found == {nodeid: 1 if nodeid in slow else 3 for nodeid in ids}
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "2", "a/3", "1/0"])
+def test_a_share_that_there_is_not_is_refused(text: str) -> None:
+    options = {"random_order": None, "passed_in": None, "slow_share": text}
+    config: Any = SimpleNamespace(option=SimpleNamespace(**options))
+    with pytest.raises(pytest.UsageError, match="expected N/M"):
+        pytest_collection_modifyitems(config, [])
