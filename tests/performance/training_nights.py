@@ -7,10 +7,11 @@ Every case that a shipped suite plans on this machine's CPUs is trained as it is
 each condition of `training_changes.py`: CPUs, threads, instruction sets. The window begins after as
 many steps as in the suite. Each of 30 nights has the losses of one of these trainings. Asynchronous
 trainers differ each time: they are trained 30 times [--trainings], each under one of the
-conditions, and a night has three repeats, each with the losses of one training. A case has one line
-of JSON: the nights whose losses were judged as `changed`, and `apart`, the largest difference of a
-loss from the plain training: of 1, or of the loss if that is more. FILE keeps the lines: its cases
-are left out, so that a command that ended after some minutes can be continued.
+conditions. If the losses differ each time, also because a line draws other random numbers, a night
+has three repeats, each with the losses of one training. A case has one line of JSON: the nights
+whose losses were judged as `changed`, and `apart`, the largest difference of a loss from the plain
+training: of 1, or of the loss if that is more. FILE keeps the lines: its cases are left out, so
+that a command that ended after some minutes can be continued.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.model import Case
 from nightbench.core.summarize import asynchronous
-from nightbench.detection.training import FIGURES, TrainingTraits
+from nightbench.detection.training import FIGURES, ROUNDING, TrainingTraits
 from nightbench.testkit.gangs import build_environment
 
 STEPS = 20
@@ -90,13 +91,14 @@ def judged(case: Case, warmup_steps: int, python: str, trainings: int) -> dict[s
         )
         for name, each in named
     }
+    varies = asynchronous(case) or apart["again"] > ROUNDING[case.precision]["again"]
     worst = max(apart, key=lambda name: apart[name])
     return {
         "case": case.case_id,
         "line": case.framework,
         "trainings": len(found),
         "nights": NIGHTS,
-        "changed": alerts(drawn(nights, 3 if asynchronous(case) else 1), traits),
+        "changed": alerts(drawn(nights, 3 if varies else 1), traits),
         "apart": float(f"{apart[worst]:.1e}"),
         "under": worst if apart[worst] else None,
         "refused": sorted({check for each in found for check in each.refusing}),

@@ -60,13 +60,17 @@ def compare_training(
     verdicts = [
         judge_training(TrainingNight(_AT, each.figures, build_id=now), past, traits) for each in b
     ]
-    changed = next((each for each in verdicts if each.kind is TrainingKind.CHANGED), None)
-    if changed is not None:
+    found = [each for each in verdicts if each.kind is TrainingKind.CHANGED]
+    if len(found) < len(b):
+        # Chance changes losses that vary, but not those of all launches.
+        found = [each for each in found if not each.varies]
+    if found:
+        changed = found[0]
         step = _first_difference(a, b, traits, is_alike=is_one_build, is_exact=changed.is_exact)
         since = f" from step {step} on" if step else ""
         words = f"training changed{since}: {changed.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)
-    if verdicts[0].kind is TrainingKind.SAME:
+    if any(each.kind is not TrainingKind.NOT_COMPARABLE for each in verdicts):
         words = f"trains the same: losses of {len(b)} launches equal those of A within rounding"
         return PairedTraining(TrainingKind.SAME, words)
     why = f"{traits.precision} has no tolerance, or dropout needs {PROVED_NIGHTS} launches"
@@ -94,9 +98,10 @@ def _first_difference(
         if rounding is None:
             return None
         low, high = min(before), max(before)
-        allowed = max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
-        if is_exact:
-            allowed = 0.0
-        if not all(low - allowed <= loss <= high + allowed for loss in now):
+        rounded, spread = rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low)
+        allowed = 0.0 if is_exact else max(rounded, spread)
+        inside = [low - allowed <= loss <= high + allowed for loss in now]
+        varies = traits.is_asynchronous or spread > rounded
+        if not (any(inside) if varies else all(inside)):
             return step
     return None

@@ -113,6 +113,8 @@ class TrainingVerdict:
     """The same as words: `first loss 6.848 -> 7.318 since 2.14.0`."""
     is_exact: bool = False
     """Whether the loss that differs must equal the earlier ones to the last bit."""
+    varies: bool = False
+    """Whether the earlier losses differ by more than rounding, so that all repeats must change."""
     speed: float | None = None
     """Relative change of the throughput, from the median of the compared nights."""
 
@@ -259,8 +261,7 @@ class _Comparison:
             return _not_comparable("tonight and the earlier nights have no metric in common")
         for figure, allowed in tolerances.items():
             (low, high), seen = self._ends(figure)
-            if self.traits.is_asynchronous:
-                # A busy node delays the updates of one repeat; a fault changes all of them.
+            if self._varies(figure, allowed):
                 low, high = high, low
             if not (seen[0] - allowed <= low and high <= seen[1] + allowed):
                 found = self._changed(figure, allowed)
@@ -301,6 +302,14 @@ class _Comparison:
         _, (low, high) = self._ends(figure)
         return max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
 
+    def _varies(self, figure: str, allowed: float) -> bool:
+        """Return whether chance changes a loss by more than rounding: a fault changes all repeats.
+
+        For example, a busy node delays the updates of one repeat.
+        """
+        _, (low, high) = self._ends(figure)
+        return self.traits.is_asynchronous or 0 < allowed <= SPREADS * (high - low)
+
     def _changed(self, figure: str, allowed: float) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
         # If there are several repeats, take the one with the largest difference.
@@ -326,6 +335,7 @@ class _Comparison:
             baseline,
             difference,
             is_exact=not allowed,
+            varies=self._varies(figure, allowed),
             speed=now / median(before) - 1 if now and before else None,
         )
 

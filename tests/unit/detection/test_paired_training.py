@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -78,6 +79,44 @@ def test_one_launch_that_differs_is_enough() -> None:
         [launch()] * 3, [launch(), changed_from(0), launch()], FP32, is_one_build=False
     )
     assert (found.kind, found.step) == (TrainingKind.CHANGED, 1)
+
+
+VARYING = {
+    "asynchronous servers": TrainingTraits("fp32", is_asynchronous=True, warmup_steps=2),
+    "dropout without a seed": TrainingTraits("fp32", has_dropout=True, warmup_steps=2),
+}
+
+
+def varying(chance: random.Random, by: float = 0.0) -> LaunchLosses:
+    """A launch whose losses vary by 1 % from launch to launch, and `by` more in each step."""
+    return launch(tuple(loss + by + chance.gauss(0, 0.02) for loss in CURVE))
+
+
+@pytest.mark.parametrize("traits", VARYING.values(), ids=VARYING)
+def test_losses_of_one_build_that_vary_are_no_change(traits: TrainingTraits) -> None:
+    chance = random.Random(7)
+    found = [
+        compare_training(
+            [varying(chance) for _ in range(5)],
+            [varying(chance) for _ in range(5)],
+            traits,
+            is_one_build=True,
+        )
+        for _ in range(300)
+    ]
+    assert {each.kind for each in found} == {TrainingKind.SAME}
+    assert {each.step for each in found} == {None}
+
+
+@pytest.mark.parametrize("traits", VARYING.values(), ids=VARYING)
+def test_losses_that_vary_and_all_differ_are_a_change(traits: TrainingTraits) -> None:
+    chance = random.Random(7)
+    a, b = ([varying(chance, by) for _ in range(5)] for by in (0.0, 0.5))
+    found = compare_training(a, b, traits, is_one_build=True)
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, 1)
+    # One launch that is as A's shows that chance, not the build, decides.
+    kept = compare_training(a, [*b[:4], a[0]], traits, is_one_build=True)
+    assert kept.kind is TrainingKind.SAME
 
 
 @pytest.mark.parametrize(

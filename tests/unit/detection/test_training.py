@@ -253,6 +253,14 @@ def test_random_numbers_that_are_others_each_time_alert_never() -> None:
     assert judge_training(night(30, {"first": 7.8}), nights, dropout).kind is TrainingKind.CHANGED
 
 
+def test_of_random_numbers_that_are_others_each_time_all_repeats_must_change() -> None:
+    dropout = replace(FP32, has_dropout=True)
+    nights = [night(number, {"first": 7.5 + 0.02 * (number % 3)}) for number in range(5)]
+    for ends, kind in (((7.0, 7.5), TrainingKind.SAME), ((7.0, 7.1), TrainingKind.CHANGED)):
+        tonight = replace(night(5), losses=night(5).losses | {"first": ends})
+        assert judge_training(tonight, nights, dropout).kind is kind
+
+
 def test_windows_of_other_lengths_are_compared_in_what_they_share() -> None:
     longer = night(5, {"again": 3.0, "steps": 40})
     assert judge_training(longer, FIVE, FP32).kind is TrainingKind.SAME
