@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,18 @@ def test_a_changed_environment_variable_is_the_cause(judge, reader: Warehouse) -
         "environment",
         "NCCL_ALGO (not set) -> Ring",
     )
+
+
+def test_many_changed_variables_are_one_cause(judge, reader: Warehouse) -> None:
+    """Their names and values are longer than what an index of PostgreSQL can hold."""
+    chance = random.Random(1)
+    env = {f"NCCL_V{number}": f"{chance.getrandbits(480):x}" for number in range(30)}
+    for number in range(5):
+        judge(number, AS_EVER, env={})
+    judge(5, HALF_A_BATCH, env=env)
+    (alert,) = reader.alerts.find()
+    assert alert["cause"] == "environment"
+    assert len(alert["cause_suspect"]) < 300
 
 
 def test_it_is_measured_again_before_the_message(

@@ -4,6 +4,7 @@ A weight counts evidence; it is not a probability. The evidence that a cause req
 changed, a control measurement dropped) weighs 2 to 4; other series and control measurements 1 to 3.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ MAJORITY = 2 / 3
 """Share of the other series that must agree."""
 EXPLAINS = 1 / 3
 """Share of a series' drop that a control measurement must have lost to explain it."""
+LONGEST_NAME = 200
+"""Characters: PostgreSQL indexes at most 2,704 bytes of a key."""
 SHOWN = 4
 """Items that a sentence names before it counts the rest."""
 
@@ -31,6 +34,11 @@ class PossibleCause:
     weight: int = 0
     evidence_for: list[str] = field(default_factory=list)
     evidence_against: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if len(self.name) > LONGEST_NAME:
+            digest = hashlib.sha256(self.name.encode()).hexdigest()[:8]
+            self.name = f"{self.name[:LONGEST_NAME]}... ({digest})"
 
     def add_for(self, weight: int, text: str) -> None:
         """Add evidence for the cause."""

@@ -54,8 +54,9 @@ def training_losses(trainers: Sequence[RankResult]) -> dict[str, float] | None:
         "first": [rank.loss_first for rank in trainers],
         "again": [rank.loss_again for rank in trainers],
     }
-    if all(len(rank.loss_early) == EARLY_STEPS for rank in trainers):
+    if all(len(rank.loss_early) >= 3 for rank in trainers):
         figures["third"] = [rank.loss_early[2] for rank in trainers]
+    if all(len(rank.loss_early) == EARLY_STEPS for rank in trainers):
         figures["early"] = [statistics.fmean(rank.loss_early) for rank in trainers]
     lengths = {"mean": counted, "long": LONG_STEPS, "whole": max(steps, LONG_STEPS + 1)}
     for name, length in lengths.items():

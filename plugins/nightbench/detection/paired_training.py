@@ -14,6 +14,7 @@ from nightbench.core.model import Protocol, TrainingKind
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import (
+    EARLY,
     PROVED_NIGHTS,
     SPREADS,
     TrainingNight,
@@ -67,6 +68,8 @@ def compare_training(
     if found:
         changed = found[0]
         step = _first_difference(a, b, traits, is_alike=is_one_build, is_exact=changed.is_exact)
+        if step is not None and step > EARLY_STEPS and changed.figure in EARLY:
+            step = None  # It differs from a step on that the curve lacks: one of the warm-up.
         since = f" from step {step} on" if step else ""
         words = f"training changed{since}: {changed.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)

@@ -9,7 +9,7 @@ sets and versions change them by rounding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from statistics import median
@@ -117,6 +117,8 @@ class TrainingVerdict:
     """Whether the earlier losses differ by more than rounding, so that all repeats must change."""
     speed: float | None = None
     """Relative change of the throughput, from the median of the compared nights."""
+    figure: str | None = None
+    """Key in `FIGURES` of the loss that differs."""
 
     @property
     def change(self) -> float | None:
@@ -171,7 +173,7 @@ def judge_training(
         return _not_comparable("no earlier night has losses of the same definition and batch size")
     newest = max(night.at for night in nights)
     # A change that lasts proves as much as earlier nights.
-    changed = sum(night.is_changed and night.at > newest for night in known)
+    changed = [night for night in known if night.is_changed and night.at > newest]
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
             f"the spread of asynchronous trainers needs {PROVED_NIGHTS} nights; found {len(nights)}"
@@ -180,7 +182,9 @@ def judge_training(
     exact = [night for night in alike if night.has_conditions_of(tonight)]
     has_conditions = "conditions" in tonight.losses
     # A night after a change must show that training is as before.
-    has_new_conditions = has_conditions and bool(alike) and not exact and not changed
+    seen = [night.losses.get("conditions") for night in alike]
+    is_known = not has_conditions or not seen or tonight.losses["conditions"] in seen
+    has_new_conditions = not is_known and not changed
     if traits.has_dropout and has_conditions:
         alike = exact
     reference = alike if len(alike) >= PROVED_NIGHTS else nights
@@ -197,6 +201,11 @@ def judge_training(
     verdict = _Comparison(
         tonight, reference, traits, is_alike, is_exact, has_new_conditions, changed
     ).verdict()
+    if 1 < len(exact) < PROVED_NIGHTS and not traits.is_asynchronous and not is_alike:
+        # The first nights of a version may differ from others, but not from each other.
+        own = _Comparison(tonight, exact, traits, is_alike=True, changed=changed).verdict()
+        if own.kind is TrainingKind.CHANGED and verdict.kind is TrainingKind.SAME:
+            verdict = replace(own, is_proved=len(nights) >= PROVED_NIGHTS)
     is_new = traits.has_dropout and len(nights) < PROVED_NIGHTS
     if is_new and verdict.value is not None and not _has_same_draws(tonight, nights):
         return _not_comparable(f"the spread of dropout needs {PROVED_NIGHTS} nights")
@@ -246,7 +255,7 @@ class _Comparison:
     """Whether their conditions are, too, and all have the same losses."""
     has_new_conditions: bool = False
     """Whether only the conditions are others than those of all of them."""
-    changed_nights: int = 0
+    changed: Sequence[TrainingNight] = ()
     """Nights since the newest of them that differed as well."""
 
     def verdict(self) -> TrainingVerdict:
@@ -273,7 +282,7 @@ class _Comparison:
 
     @property
     def _is_proved(self) -> bool:
-        return len(self.reference) + self.changed_nights >= PROVED_NIGHTS
+        return len(self.reference) + len(self.changed) >= PROVED_NIGHTS
 
     @cached_property
     def _earlier(self) -> Mapping[str, Sequence[Range]]:
@@ -292,15 +301,28 @@ class _Comparison:
         varying = ("third", "early", "again")
         if figure in (varying if self.traits.is_asynchronous else ("long", "whole")):
             return None
-        is_early = figure in EARLY and len(self._earlier["first"]) >= PROVED_NIGHTS
-        is_alike = self.is_alike or (is_early and _has_same_draws(self.tonight, self.reference))
+        conditions = [night.losses.get("conditions") for night in self.reference]
+        is_alike = self.is_alike or (
+            figure in EARLY
+            and len(self._earlier["first"]) >= PROVED_NIGHTS
+            and self.tonight.losses.get("conditions") in conditions
+            and _has_same_draws(self.tonight, self.reference)
+        )
         rounding = self.traits.rounding(figure, is_alike=is_alike)
         if rounding is None:
             return None
         if self.has_new_conditions and figure != "first":
             rounding = max(rounding, LOOSE)
         _, (low, high) = self._ends(figure)
-        return max(rounding * max(1.0, abs(low), abs(high)), SPREADS * (high - low))
+        scale = max(1.0, abs(low), abs(high))
+        tight, allowed = (
+            (self.traits.rounding(figure, is_alike=True) or 0.0) * scale,
+            rounding * scale,
+        )
+        for lowest, highest in _comparable(figure, self.tonight, self.changed):
+            # An alert ends with a night that is nearer to those before the change.
+            allowed = min(allowed, max(tight, (low - highest) / 2, (lowest - high) / 2))
+        return max(allowed, SPREADS * (high - low))
 
     def _varies(self, figure: str, allowed: float) -> bool:
         """Return whether chance changes a loss by more than rounding: a fault changes all repeats.
@@ -337,6 +359,7 @@ class _Comparison:
             is_exact=not allowed,
             varies=self._varies(figure, allowed),
             speed=now / median(before) - 1 if now and before else None,
+            figure=figure,
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,15 @@ def test_one_launch_that_differs_is_enough() -> None:
         [launch()] * 3, [launch(), changed_from(0), launch()], FP32, is_one_build=False
     )
     assert (found.kind, found.step) == (TrainingKind.CHANGED, 1)
+
+
+def test_a_change_in_the_warm_up_has_no_step_of_the_window() -> None:
+    warm = replace(FP32, warmup_steps=20)
+    late = (*CURVE[:9], *(loss + 0.3 for loss in CURVE[9:]))
+    b = launch(late, third=2.1, early=1.8, mean=1.675, again=1.2)
+    found = compare_training([launch()] * 5, [b] * 5, warm, is_one_build=False)
+    assert (found.kind, found.step) == (TrainingKind.CHANGED, None)
+    assert found.sentence.startswith("training changed: loss of the third step")
 
 
 VARYING = {

@@ -159,6 +159,8 @@ def test_another_version_with_the_same_random_numbers_may_only_round_at_first() 
     tonight = night(5, later, version="2.14.0")
     assert judge_training(tonight, FIVE, dropout).kind is TrainingKind.CHANGED
     assert judge_training(tonight, FIVE[:4], dropout).kind is TrainingKind.SAME
+    threads = night(5, later | {"conditions": 2.0}, version="2.14.0")
+    assert judge_training(threads, FIVE, dropout).kind is TrainingKind.SAME
     late = night(5, {"mean": LOSSES["mean"] * 1.006}, version="2.14.0")  # rounding grows
     assert judge_training(late, FIVE, dropout).kind is TrainingKind.SAME
     others = night(5, later | {"first": 6.801}, version="2.14.0")
@@ -259,6 +261,41 @@ def test_of_random_numbers_that_are_others_each_time_all_repeats_must_change() -
     for ends, kind in (((7.0, 7.5), TrainingKind.SAME), ((7.0, 7.1), TrainingKind.CHANGED)):
         tonight = replace(night(5), losses=night(5).losses | {"first": ends})
         assert judge_training(tonight, nights, dropout).kind is kind
+
+
+LATER = {"mean": 5.555, "again": 4.141, "long": 4.646, "whole": 4.545}
+"""Losses after a fault that changes later losses by 1 %, less than the tolerance for a version."""
+
+
+@pytest.mark.parametrize("what", ["version", "build_id", "fingerprint_id"])
+def test_a_change_does_not_end_with_another_version(what: str) -> None:
+    nights = [*(night(n) for n in range(10)), replace(night(10, LATER), is_changed=True)]
+    still = judge_training(night(11, LATER, **{what: "other"}), nights, FP32)
+    assert (still.kind, still.is_proved) == (TrainingKind.CHANGED, True)
+    for mean in (5.5, 5.51):  # Repaired, and with the rounding of another version.
+        repaired = judge_training(night(11, {"mean": mean}, **{what: "other"}), nights, FP32)
+        assert repaired.kind is TrainingKind.SAME
+    # Losses that the fault has hardly changed may still round otherwise.
+    nights[-1] = replace(night(10, {"first": 7.0, "mean": 5.500001}), is_changed=True)
+    rounded = judge_training(night(11, {"mean": 5.50001}, **{what: "other"}), nights, FP32)
+    assert rounded.kind is TrainingKind.SAME
+
+
+def test_a_fault_in_the_first_nights_of_a_version_is_a_change() -> None:
+    nights = [night(n) for n in range(20)]
+    for number in range(20, 24):
+        nights.append(night(number, {"mean": 5.51}, version="2.14.0"))
+        assert judge_training(nights[-1], nights[:-1], FP32).kind is TrainingKind.SAME
+    found = judge_training(night(24, {"mean": 5.72}, version="2.14.0"), nights, FP32)
+    assert (found.kind, found.is_proved) == (TrainingKind.CHANGED, True)
+    assert "mean loss of the window's first steps 5.51 -> 5.72" in found.sentence
+
+
+def test_conditions_that_differ_between_the_repeats_of_each_night_are_not_new() -> None:
+    mixed = [replace(night(n), losses=night(n).losses | {"conditions": (1, 2)}) for n in range(9)]
+    assert judge_training(mixed[8], mixed[:8], FP32).kind is TrainingKind.SAME
+    faulty = replace(mixed[8], losses=mixed[8].losses | {"third": (6.65, 6.65)})
+    assert judge_training(faulty, mixed[:8], FP32).kind is TrainingKind.CHANGED
 
 
 def test_windows_of_other_lengths_are_compared_in_what_they_share() -> None:
