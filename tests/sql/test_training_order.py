@@ -14,7 +14,7 @@ from tests.sql.pipeline import Pipeline
 from tests.sql.test_training import AS_EVER, HALF_A_BATCH, judge
 
 from nightbench.core.documents import from_document
-from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict
+from nightbench.core.model import RegressionPolicy, TrainingKind, Verdict, VerdictKind
 from nightbench.core.model.experiments import ExperimentKind
 from nightbench.night.suspected_regressions import SuspectedRegression
 from nightbench.spool import Spool
@@ -197,3 +197,27 @@ def test_a_night_that_agreed_with_nights_no_longer_accepted_is_no_reference(
     assert [each["alert_id"] for each in reader.alerts.find()] == [alert["alert_id"]]
     assert judge(8, AS_EVER).training is TrainingKind.SAME
     assert reader.alerts.find() == []
+    # Nor is it one after the repair, which ended the alert; the same fault alerts again.
+    assert judge(9, AS_EVER).training is TrainingKind.SAME
+    assert judge(10, HALF_A_BATCH).training is TrainingKind.CHANGED
+    assert len(reader.alerts.find()) == 1
+
+
+def test_the_repair_after_an_alert_was_opened_again_is_no_regression(
+    judge, accept, reader: Warehouse, connection
+) -> None:
+    """Nights that agreed with an accepted change are no baseline once it is none."""
+    for night in range(8):
+        judge(night, AS_EVER, throughput=100 + 0.1 * (night % 2))
+    for night in (8, 9):
+        judge(night, HALF_A_BATCH, throughput=200)
+    (alert,) = reader.alerts.find()
+    accept()
+    for night in range(10, 22):
+        judge(night, HALF_A_BATCH, throughput=200 + 0.1 * (night % 2))
+    Triage(connection, "ada").move(alert["alert_id"], "open", "a fault after all")
+    for night in range(22, 26):
+        verdict = judge(night, AS_EVER, throughput=100)
+        assert verdict.training is TrainingKind.SAME
+        assert verdict.kind is not VerdictKind.REGRESSED
+    assert judge(26, HALF_A_BATCH, throughput=200).training is TrainingKind.CHANGED

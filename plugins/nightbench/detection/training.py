@@ -204,7 +204,8 @@ def judge_training(
     if 1 < len(exact) < PROVED_NIGHTS and not traits.is_asynchronous and not is_alike:
         # The first nights of a version may differ from others, but not from each other.
         own = _Comparison(tonight, exact, traits, is_alike=True, changed=changed).verdict()
-        if own.kind is TrainingKind.CHANGED and verdict.kind is TrainingKind.SAME:
+        is_changed = own.kind is TrainingKind.CHANGED and not own.varies
+        if is_changed and verdict.kind is TrainingKind.SAME:
             verdict = replace(own, is_proved=len(nights) >= PROVED_NIGHTS)
     is_new = traits.has_dropout and len(nights) < PROVED_NIGHTS
     if is_new and verdict.value is not None and not _has_same_draws(tonight, nights):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -289,6 +290,18 @@ def test_a_fault_in_the_first_nights_of_a_version_is_a_change() -> None:
     found = judge_training(night(24, {"mean": 5.72}, version="2.14.0"), nights, FP32)
     assert (found.kind, found.is_proved) == (TrainingKind.CHANGED, True)
     assert "mean loss of the window's first steps 5.51 -> 5.72" in found.sentence
+
+
+@pytest.mark.parametrize("figure", ["first", "mean"])
+def test_the_first_nights_of_a_version_may_vary_as_the_series_does(figure: str) -> None:
+    chance, dropout = random.Random(3), replace(FP32, has_dropout=True)
+    for _ in range(100):
+        nights = [
+            night(n, {figure: LOSSES[figure] + chance.gauss(0, 0.05)}, version=str(n // 20))
+            for n in range(25)
+        ]
+        verdicts = [judge_training(nights[n], nights[:n], dropout) for n in range(22, 25)]
+        assert TrainingKind.CHANGED not in {each.kind for each in verdicts}
 
 
 def test_conditions_that_differ_between_the_repeats_of_each_night_are_not_new() -> None:
