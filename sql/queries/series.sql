@@ -85,35 +85,14 @@ with unjudged as (
         and judged.training is null
 ),
 
--- Nights that agreed with those of an alert that a user has opened again; also if it has ended.
 reopened as (
     select
-        s.series_key,
-        array_agg(night.run_key) as run_keys
-    from raw.alert as a
-    inner join raw.run as opened on a.opened_run_id = opened.run_id
-    left join raw.run as resolved on a.resolved_run_id = resolved.run_id
-    inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
-    cross join
-        lateral (
-            select v.run_key
-            from raw.verdict as v
-            where
-                v.series_key = s.series_key
-                and v.run_at >= opened.started_at
-                and v.run_at < coalesce(resolved.started_at, 'infinity')
-                and v.training = 'same'
-        ) as night
-    where
-        a.cluster = :cluster
-        and a.case_id = any(:case_ids)
-        and a.metric = 'training'
-        and (
-            a.state in ('open', 'acknowledged')
-            or a.state = 'resolved' and a.resolved_run_id is not null
-        )
-    -- A series may have several such alerts.
-    group by s.series_key
+        t.series_key,
+        array_agg(t.run_key) as run_keys
+    from staging.reopened_training as t
+    inner join raw.series as s on t.series_key = s.series_key
+    where s.cluster = :cluster and s.case_id = any(:case_ids)
+    group by t.series_key
 ),
 
 dismissed as (

@@ -1,7 +1,6 @@
 -- Grain: one row per period in which a series trained otherwise.
 -- It is the period of a live alert, or a night without an alert (unproved series,
--- `policy.training: warn`) that no dismissed alert covers. Or it is a night that trained as an
--- accepted change, if the alert was opened again and has ended since.
+-- `policy.training: warn`) that no dismissed alert covers; or a night of `reopened_training`.
 create or replace view staging.changed_training as
 select
     s.series_key,
@@ -29,21 +28,11 @@ where
     )
 union all
 select
-    s.series_key,
-    v.run_at as since,
+    series_key,
+    run_at as since,
     null as alert_id,
-    v.run_at as until
-from raw.alert as a
-inner join raw.run as opened on a.opened_run_id = opened.run_id
-inner join raw.run as resolved on a.resolved_run_id = resolved.run_id
-inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
-inner join raw.verdict as v on s.series_key = v.series_key
-where
-    a.metric = 'training'
-    and a.state = 'resolved'
-    and v.training = 'same'
-    and v.run_at >= opened.started_at
-    and v.run_at < resolved.started_at;
+    run_at as until
+from staging.reopened_training;
 
 comment on view staging.changed_training is
 'Periods in which series trained differently. Their nights do not count until a user accepts '

@@ -203,6 +203,22 @@ def test_a_night_that_agreed_with_nights_no_longer_accepted_is_no_reference(
     assert len(reader.alerts.find()) == 1
 
 
+def test_good_nights_before_an_alert_is_opened_again_stay_references(
+    judge, reader: Warehouse, connection
+) -> None:
+    """Without a dismissal, nights that ended the alert agreed with nights before the change."""
+    for night in range(5):
+        judge(night, AS_EVER)
+    judge(5, HALF_A_BATCH)
+    (alert,) = reader.alerts.find()
+    for night in range(6, 11):
+        judge(night, AS_EVER)
+    Triage(connection, "ada").move(alert["alert_id"], "open", "look again")
+    judge(11, AS_EVER)
+    assert reader.alerts.find() == []
+    assert "equal those of 11 nights" in (judge(12, AS_EVER).training_sentence or "")
+
+
 def test_the_repair_after_an_alert_was_opened_again_is_no_regression(
     judge, accept, reader: Warehouse, connection
 ) -> None:

@@ -61,20 +61,22 @@ def compare_training(
     verdicts = [
         judge_training(TrainingNight(_AT, each.figures, build_id=now), past, traits) for each in b
     ]
-    found = [each for each in verdicts if each.kind is TrainingKind.CHANGED]
-    if len(found) < len(b):
-        # Chance changes losses that vary, but not those of all launches.
-        found = [each for each in found if not each.varies]
-    if found:
-        changed = found[0]
-        step = _first_difference(a, b, traits, is_alike=is_one_build, is_exact=changed.is_exact)
-        if step is not None and step > EARLY_STEPS and changed.figure in EARLY:
-            step = None  # It differs from a step on that the curve lacks: one of the warm-up.
+    changed = [each for each in verdicts if each.kind is TrainingKind.CHANGED]
+    # Chance changes losses that vary, but not those of all launches.
+    reported = changed if len(changed) == len(b) else [each for each in changed if not each.varies]
+    if reported:
+        first = reported[0]
+        step = _first_difference(a, b, traits, is_alike=is_one_build, is_exact=first.is_exact)
+        if step is not None and step > EARLY_STEPS and first.figure in EARLY:
+            step = None  # The first step that differs is one of the warm-up, which has no curve.
         since = f" from step {step} on" if step else ""
-        words = f"training changed{since}: {changed.difference}"
+        words = f"training changed{since}: {first.difference}"
         return PairedTraining(TrainingKind.CHANGED, words, step)
-    if any(each.kind is not TrainingKind.NOT_COMPARABLE for each in verdicts):
-        words = f"trains the same: losses of {len(b)} launches equal those of A within rounding"
+    if changed or verdicts[0].kind is TrainingKind.SAME:
+        same = len(b) - len(changed)
+        words = f"trains the same: losses of {same} launches equal those of A within rounding"
+        if changed:
+            words += f"; the losses vary by chance, and those of {len(changed)} are outside"
         return PairedTraining(TrainingKind.SAME, words)
     why = f"{traits.precision} has no tolerance, or dropout needs {PROVED_NIGHTS} launches"
     return _not_comparable(f"no loss is in all launches, they found other batch sizes, {why}")

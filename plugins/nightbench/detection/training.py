@@ -181,9 +181,9 @@ def judge_training(
     alike = [night for night in nights if night.is_like(tonight)]
     exact = [night for night in alike if night.has_conditions_of(tonight)]
     has_conditions = "conditions" in tonight.losses
-    # A night after a change must show that training is as before.
     seen = [night.losses.get("conditions") for night in alike]
     is_known = not has_conditions or not seen or tonight.losses["conditions"] in seen
+    # A night after a change must show that training is as before.
     has_new_conditions = not is_known and not changed
     if traits.has_dropout and has_conditions:
         alike = exact
@@ -302,28 +302,29 @@ class _Comparison:
         varying = ("third", "early", "again")
         if figure in (varying if self.traits.is_asynchronous else ("long", "whole")):
             return None
-        conditions = [night.losses.get("conditions") for night in self.reference]
-        is_alike = self.is_alike or (
-            figure in EARLY
-            and len(self._earlier["first"]) >= PROVED_NIGHTS
-            and self.tonight.losses.get("conditions") in conditions
-            and _has_same_draws(self.tonight, self.reference)
-        )
-        rounding = self.traits.rounding(figure, is_alike=is_alike)
+        rounding = self.traits.rounding(figure, is_alike=self.is_alike or self._has_draws(figure))
         if rounding is None:
             return None
         if self.has_new_conditions and figure != "first":
             rounding = max(rounding, LOOSE)
         _, (low, high) = self._ends(figure)
         scale = max(1.0, abs(low), abs(high))
-        tight, allowed = (
-            (self.traits.rounding(figure, is_alike=True) or 0.0) * scale,
-            rounding * scale,
-        )
+        allowed = rounding * scale
         for lowest, highest in _comparable(figure, self.tonight, self.changed):
             # An alert ends with a night that is nearer to those before the change.
+            tight = scale * (self.traits.rounding(figure, is_alike=True) or 0.0)
             allowed = min(allowed, max(tight, (low - highest) / 2, (lowest - high) / 2))
         return max(allowed, SPREADS * (high - low))
+
+    def _has_draws(self, figure: str) -> bool:
+        """Return whether an early loss has the random numbers and conditions of earlier nights."""
+        conditions = self.tonight.losses.get("conditions")
+        return (
+            figure in EARLY
+            and len(self._earlier["first"]) >= PROVED_NIGHTS
+            and any(night.losses.get("conditions") == conditions for night in self.reference)
+            and _has_same_draws(self.tonight, self.reference)
+        )
 
     def _varies(self, figure: str, allowed: float) -> bool:
         """Return whether chance changes a loss by more than rounding: a fault changes all repeats.

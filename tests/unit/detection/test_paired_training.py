@@ -127,6 +127,7 @@ def test_losses_that_vary_and_all_differ_are_a_change(traits: TrainingTraits) ->
     # One launch that is as A's shows that chance, not the build, decides.
     kept = compare_training(a, [*b[:4], a[0]], traits, is_one_build=True)
     assert kept.kind is TrainingKind.SAME
+    assert kept.sentence.endswith("; the losses vary by chance, and those of 4 are outside")
 
 
 @pytest.mark.parametrize(
