@@ -181,10 +181,11 @@ def judge_training(
     alike = [night for night in nights if night.is_like(tonight)]
     exact = [night for night in alike if night.has_conditions_of(tonight)]
     has_conditions = "conditions" in tonight.losses
-    seen = [night.losses.get("conditions") for night in alike]
-    is_known = not has_conditions or not seen or tonight.losses["conditions"] in seen
     # A night after a change must show that training is as before.
-    has_new_conditions = not is_known and not changed
+    has_new_conditions = has_conditions and bool(alike) and not exact and not changed
+    if has_new_conditions:
+        conditions = [night.losses.get("conditions") for night in alike]
+        has_new_conditions = tonight.losses["conditions"] not in conditions
     if traits.has_dropout and has_conditions:
         alike = exact
     reference = alike if len(alike) >= PROVED_NIGHTS else nights
@@ -289,9 +290,16 @@ class _Comparison:
     def _earlier(self) -> Mapping[str, Sequence[Range]]:
         return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
 
+    @cached_property
+    def _ranges(self) -> Mapping[str, Range]:
+        known = {figure: values for figure, values in self._earlier.items() if values}
+        return {
+            figure: (min(low for low, _ in values), max(high for _, high in values))
+            for figure, values in known.items()
+        }
+
     def _ends(self, figure: str) -> tuple[Range, Range]:
-        lows, highs = zip(*self._earlier[figure], strict=True)
-        return self.tonight.losses[figure], (min(lows), max(highs))
+        return self.tonight.losses[figure], self._ranges[figure]
 
     def _tolerance(self, figure: str) -> float | None:
         """Return the absolute distance by which a value may be outside the earlier range."""
