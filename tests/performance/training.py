@@ -31,12 +31,8 @@ from tests.performance.training_unlisted import UNLISTED
 from nightbench.core.losses import training_losses
 from nightbench.core.model import Case, RankResult, Strategy, TrainingKind
 from nightbench.core.summarize import asynchronous
-from nightbench.detection.training import (
-    FIGURES,
-    TrainingNight,
-    TrainingTraits,
-    judge_training,
-)
+from nightbench.detection.training import FIGURES, TrainingNight, judge_training
+from nightbench.detection.training_tolerance import TrainingTraits
 from nightbench.testkit.gangs import BENCHMARKS, described, job_of, refused, run_gang
 
 NIGHTS = 30

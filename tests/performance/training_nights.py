@@ -35,7 +35,8 @@ from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.model import Case
 from nightbench.core.summarize import asynchronous
-from nightbench.detection.training import FIGURES, ROUNDING, TrainingTraits
+from nightbench.detection.training import FIGURES
+from nightbench.detection.training_tolerance import ROUNDING, TrainingTraits
 from nightbench.testkit.gangs import build_environment
 
 STEPS = 20

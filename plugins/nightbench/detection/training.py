@@ -8,14 +8,23 @@ sets and versions change them by rounding.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 
 from nightbench.core.losses import EARLY_STEPS, LONG_STEPS
 from nightbench.core.model import TrainingKind, differ
+from nightbench.detection.training_tolerance import (
+    EARLY,
+    LOOSE,
+    ROUNDING,
+    SPREADS,
+    TrainingTraits,
+)
 
 Range = tuple[float, float]
 """Lowest and highest value of the repeats that count."""
@@ -31,32 +40,8 @@ FIGURES: Mapping[str, str] = {
 }
 """Losses of `Measurement.losses` in the order of the steps -> how a sentence names them."""
 
-EARLY = {"first", "third", "early"}
-"""Losses of the first steps."""
-
-_BF16 = {"first": 2e-3, "third": 5e-3, "early": 5e-3, "mean": 5e-3, "again": 1e-2}
-_HALF = {figure: share / 8 for figure, share in _BF16.items()}
-
-ROUNDING: Mapping[str, Mapping[str, float]] = {
-    "fp32": {"first": 1e-6, "third": 1e-5, "early": 1e-5, "mean": 1e-5, "again": 5e-5},
-    **{"tf32": _HALF, "fp16": _HALF, "bf16": _BF16},
-}
-"""Change of a loss if kernels add in another order (other threads, instruction sets, processors,
-versions): of 1, or of the loss if that is more. `python -m tests.performance training` measures
-it; docs/evaluation-losses.md has the values. Those of tf32 and fp16, which keep three bits more
-than bf16, are computed from bf16."""
-
-LOOSE = 0.05
-"""Smallest value of it if the random numbers of dropout may differ, and for losses that are not
-`EARLY` if version, build or nodes differ. Rounding grows with each step: between two versions, the
-mean of the steps 21 to 30 of ResNet-50 differed by 0.9 %. Under conditions that are new to a
-series, it is the value for all losses but the first, which are not comparable beyond it."""
-
 PROVED_NIGHTS = 5
 """Nights after which a change alerts, and losses that were equal to the last bit must stay so."""
-
-SPREADS = 2.0
-"""A loss may be outside of the earlier range by this many times that range."""
 
 
 @dataclass(slots=True)  # Frozen ones take three times as long: a night is compared with 150,000.
@@ -97,6 +82,11 @@ class TrainingNight:
             or differ(self.fingerprint_id, other.fingerprint_id)
         )
 
+    def is_set_up_as(self, other: TrainingNight) -> bool:
+        """Return whether definition, version, build, nodes and conditions are the same."""
+        mine, others = (each.losses.get("conditions") for each in (self, other))
+        return self.trains_as_defined_by(other) and self.is_like(other) and mine == others
+
 
 @dataclass(frozen=True)
 class TrainingVerdict:
@@ -126,28 +116,6 @@ class TrainingVerdict:
         if self.value is None or not self.baseline:
             return None
         return (self.value - self.baseline) / abs(self.baseline)
-
-
-@dataclass(frozen=True)
-class TrainingTraits:
-    """Properties of a case on which the tolerance of its losses depends."""
-
-    precision: str
-    is_asynchronous: bool = False
-    has_dropout: bool = False
-    warmup_steps: int = 0
-
-    def rounding(self, figure: str, *, is_alike: bool) -> float | None:
-        """Return the tolerance of a loss; None for a precision without a measurement.
-
-        `is_alike`: version, build and nodes are the same, or dropout has the same random numbers.
-        """
-        shares = ROUNDING.get(self.precision, {})
-        share = shares.get(figure, shares.get("again"))
-        # Asynchronous nights have a range, which is wider than rounding.
-        grows = figure not in EARLY and not self.is_asynchronous
-        is_loose = not is_alike and (self.has_dropout or grows)
-        return max(share, LOOSE) if share and is_loose else share
 
 
 def judge_training(
@@ -188,20 +156,16 @@ def judge_training(
         has_new_conditions = tonight.losses["conditions"] not in conditions
     if traits.has_dropout and has_conditions:
         alike = exact
-    reference = alike if len(alike) >= PROVED_NIGHTS else nights
-    # Most nights share one mapping.
-    distinct = {id(night.losses): night for night in exact}.values()
-    is_exact = (
-        not traits.is_asynchronous
-        and len(exact) >= PROVED_NIGHTS
-        and not any(_spread(_comparable(figure, tonight, distinct)) for figure in FIGURES)
-    )
-    if is_exact:
-        reference = exact
-    is_alike = reference is not nights
-    verdict = _Comparison(
-        tonight, reference, traits, is_alike, is_exact, has_new_conditions, changed
-    ).verdict()
+    # Those that are most like tonight, if there are enough.
+    like = [exact, alike, [night for night in nights if night.has_conditions_of(tonight)]]
+    if traits.is_asynchronous:
+        like = [alike]
+    reference = next((each for each in like if len(each) >= PROVED_NIGHTS), nights)
+    is_alike = any(reference is each for each in (exact, alike))
+    comparison = _Comparison(tonight, reference, traits, is_alike, has_new_conditions, changed)
+    if reference is exact and not traits.is_asynchronous:
+        comparison = replace(comparison, is_exact=not any(map(comparison.spread, FIGURES)))
+    verdict = comparison.verdict()
     if 1 < len(exact) < PROVED_NIGHTS and not traits.is_asynchronous and not is_alike:
         # The first nights of a version may differ from others, but not from each other.
         own = _Comparison(tonight, exact, traits, is_alike=True, changed=changed).verdict()
@@ -218,15 +182,15 @@ def _not_comparable(why: str) -> TrainingVerdict:
     return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"Training is not compared: {why}.")
 
 
-def _spread(values: Iterable[Range]) -> float:
-    ends = [end for each in values for end in each]
-    return max(ends, default=0.0) - min(ends, default=0.0)
+def _range(values: Sequence[Range]) -> Range:
+    return min(low for low, _ in values), max(high for _, high in values)
 
 
 def _has_same_draws(tonight: TrainingNight, nights: Sequence[TrainingNight]) -> bool:
     """Return whether dropout draws as in all nights: other masks change the first loss."""
     seen = _comparable("first", tonight, [tonight, *nights])
-    return _spread(seen) <= ROUNDING["fp32"]["first"] * max([1.0, *(abs(low) for low, _ in seen)])
+    low, high = _range(seen or [(0.0, 0.0)])
+    return high - low <= ROUNDING["fp32"]["first"] * max(1.0, abs(low), abs(high))
 
 
 def _comparable(
@@ -253,29 +217,32 @@ class _Comparison:
     traits: TrainingTraits
     is_alike: bool = False
     """Whether version, build and nodes of all of them are tonight's."""
-    is_exact: bool = False
-    """Whether their conditions are, too, and all have the same losses."""
     has_new_conditions: bool = False
     """Whether only the conditions are others than those of all of them."""
     changed: Sequence[TrainingNight] = ()
     """Nights since the newest of them that differed as well."""
+    is_exact: bool = False
+    """Whether their conditions are tonight's, too, and all have the same losses."""
 
     def verdict(self) -> TrainingVerdict:
+        is_equal = all(night.losses == self.tonight.losses for night in self._distinct)
+        if is_equal and self.traits.precision in ROUNDING:
+            return TrainingVerdict(TrainingKind.SAME, self._equal, self._is_proved)
         tolerances = {
-            figure: allowed
+            figure: tolerance
             for figure in FIGURES
             if figure in self.tonight.losses
-            and self._earlier[figure]
-            and (allowed := self._tolerance(figure)) is not None
+            and figure in self._ranges
+            and (tolerance := self._tolerance(figure)) is not None
         }
         if not tolerances:
             return _not_comparable("tonight and the earlier nights have no metric in common")
-        for figure, allowed in tolerances.items():
+        for figure, (allowed, varies) in tolerances.items():
             (low, high), seen = self._ends(figure)
-            if self._varies(figure, allowed):
+            if varies:  # A busy node may delay the updates of one repeat. A fault changes all.
                 low, high = high, low
             if not (seen[0] - allowed <= low and high <= seen[1] + allowed):
-                found = self._changed(figure, allowed)
+                found = self._changed(figure, allowed, varies=varies)
                 if self.has_new_conditions and figure != "first":
                     why = "threads or instruction sets are new to the series, so rounding may grow"
                     return _not_comparable(f"{found.difference}; {why}")
@@ -287,24 +254,33 @@ class _Comparison:
         return len(self.reference) + len(self.changed) >= PROVED_NIGHTS
 
     @cached_property
-    def _earlier(self) -> Mapping[str, Sequence[Range]]:
-        return {figure: _comparable(figure, self.tonight, self.reference) for figure in FIGURES}
+    def _distinct(self) -> Sequence[TrainingNight]:
+        """Nights of all losses: most nights share one mapping."""
+        return list({id(night.losses): night for night in self.reference}.values())
 
     @cached_property
     def _ranges(self) -> Mapping[str, Range]:
-        known = {figure: values for figure, values in self._earlier.items() if values}
-        return {
-            figure: (min(low for low, _ in values), max(high for _, high in values))
-            for figure, values in known.items()
-        }
+        known = {figure: _comparable(figure, self.tonight, self._distinct) for figure in FIGURES}
+        return {figure: _range(values) for figure, values in known.items() if values}
+
+    def spread(self, figure: str) -> float:
+        """Return the range of a loss in the reference nights."""
+        low, high = self._ranges.get(figure, (0.0, 0.0))
+        return high - low
+
+    def _nights_with(self, figure: str) -> int:
+        return len(_comparable(figure, self.tonight, self.reference))
 
     def _ends(self, figure: str) -> tuple[Range, Range]:
         return self.tonight.losses[figure], self._ranges[figure]
 
-    def _tolerance(self, figure: str) -> float | None:
-        """Return the absolute distance by which a value may be outside the earlier range."""
-        if self.is_exact and len(self._earlier[figure]) >= PROVED_NIGHTS:
-            return 0.0
+    def _tolerance(self, figure: str) -> tuple[float, bool] | None:
+        """Return by how much a value may be outside the earlier range.
+
+        And whether the loss varies: chance changes it by more than rounding.
+        """
+        if self.is_exact and self._nights_with(figure) >= PROVED_NIGHTS:
+            return 0.0, False
         # Rounding errors grow with each step. In early steps, the updates of asynchronous servers
         # vary, and after the window, their number: trainers step until the last one has ended.
         varying = ("third", "early", "again")
@@ -322,31 +298,48 @@ class _Comparison:
             # An alert ends with a night that is nearer to those before the change.
             tight = scale * (self.traits.rounding(figure, is_alike=True) or 0.0)
             allowed = min(allowed, max(tight, (low - highest) / 2, (lowest - high) / 2))
-        return max(allowed, SPREADS * (high - low))
+        chance = SPREADS * (high - low)
+        if chance > allowed:
+            chance = SPREADS * self._chance(figure, rounding * scale)
+        varies = self.traits.is_asynchronous or 0 < allowed <= chance
+        return max(allowed, chance), varies
+
+    def _chance(self, figure: str, rounding: float) -> float:
+        """Return by how much chance changes a loss.
+
+        It is the largest range of nights with one version, build, nodes and conditions. A larger
+        difference between such groups counts, too, if it is more than rounding: a user has
+        accepted it. If no group has enough nights, it is the range of all nights.
+        """
+        groups = defaultdict[tuple[object, ...], list[TrainingNight]](list)
+        for each in self.reference:
+            conditions = each.losses.get("conditions")
+            groups[each.version, each.build_id, each.fingerprint_id, conditions].append(each)
+        alike = list(groups.values())
+        if max(map(len, alike)) < PROVED_NIGHTS:
+            return self.spread(figure)
+        known = (_comparable(figure, self.tonight, nights) for nights in alike)
+        ranges = sorted(_range(values) for values in known if values)
+        gaps = [after - before for (_, before), (after, _) in pairwise(ranges)]
+        within = [high - low for low, high in ranges]
+        return max([*within, *(gap for gap in gaps if gap > rounding)])
 
     def _has_draws(self, figure: str) -> bool:
         """Return whether an early loss has the random numbers and conditions of earlier nights."""
         conditions = self.tonight.losses.get("conditions")
         return (
             figure in EARLY
-            and len(self._earlier["first"]) >= PROVED_NIGHTS
+            and self._nights_with("first") >= PROVED_NIGHTS
             and any(night.losses.get("conditions") == conditions for night in self.reference)
             and _has_same_draws(self.tonight, self.reference)
         )
 
-    def _varies(self, figure: str, allowed: float) -> bool:
-        """Return whether chance changes a loss by more than rounding: a fault changes all repeats.
-
-        For example, a busy node delays the updates of one repeat.
-        """
-        _, (low, high) = self._ends(figure)
-        return self.traits.is_asynchronous or 0 < allowed <= SPREADS * (high - low)
-
-    def _changed(self, figure: str, allowed: float) -> TrainingVerdict:
+    def _changed(self, figure: str, allowed: float, *, varies: bool) -> TrainingVerdict:
         found, (low, high) = self._ends(figure)
         # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - (low + high) / 2))
-        baseline = median(end for each in self._earlier[figure] for end in each)
+        earlier = _comparable(figure, self.tonight, self.reference)
+        baseline = median(end for each in earlier for end in each)
         first = min(night.at for night in self.reference)
         evidence = f"{self.nights} since {first:%Y-%m-%d} " + (
             f"allow {low - allowed:.6g} to {high + allowed:.6g}"
@@ -367,7 +360,7 @@ class _Comparison:
             baseline,
             difference,
             is_exact=not allowed,
-            varies=self._varies(figure, allowed),
+            varies=varies,
             speed=now / median(before) - 1 if now and before else None,
             figure=figure,
         )
@@ -378,10 +371,13 @@ class _Comparison:
         count = len(self.reference)
         return f"{count} night{'s' if count > 1 else ''}"
 
+    @property
+    def _equal(self) -> str:
+        return f"Training is the same: all losses equal those of {self.nights} to the last bit."
+
     def _same(self, known: Sequence[str]) -> str:
         if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
-            equal = f"all losses equal those of {self.nights} to the last bit"
-            return f"Training is the same: {equal}."
+            return self._equal
         words = f"Training is the same as in {self.nights}, within rounding and spread"
         if self.has_new_conditions:
             words += "; threads or instruction sets are new to the series, so rounding may grow"

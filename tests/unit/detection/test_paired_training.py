@@ -11,7 +11,7 @@ import pytest
 from nightbench.core.losses import LaunchLosses
 from nightbench.core.model import TrainingKind
 from nightbench.detection.paired_training import PairedTraining, compare_training
-from nightbench.detection.training import TrainingTraits
+from nightbench.detection.training_tolerance import TrainingTraits
 
 FP32 = TrainingTraits("fp32", warmup_steps=2)
 CURVE = (2.0, *(1.9 - 0.05 * step for step in range(12)))

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nightbench.core.model import Case, Strategy, TrainingKind
-from nightbench.detection.training import TrainingTraits
 from nightbench.detection.training_lines import lines_that_differ
+from nightbench.detection.training_tolerance import TrainingTraits
 
 FP32 = TrainingTraits("fp32")
 

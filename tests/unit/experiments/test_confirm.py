@@ -12,7 +12,7 @@ from nightbench.core.code_digest import file_digest
 from nightbench.core.documents import from_document
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import ConfirmationResult
-from nightbench.detection.training import TrainingTraits
+from nightbench.detection.training_tolerance import TrainingTraits
 from nightbench.experiments.confirm_outcome import confirmation, decide, pooled
 from nightbench.night.suspected_regressions import (
     BuildGone,
