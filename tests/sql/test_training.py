@@ -180,9 +180,24 @@ def test_after_a_false_alarm_both_levels_are_normal(judge, reader: Warehouse, co
     judge(5, HALF_A_BATCH)
     (alert,) = reader.alerts.find()
     Triage(connection, "ada").move(alert["alert_id"], "dismissed", "", "false_alarm")
-    assert judge(6, AS_EVER).training is TrainingKind.SAME
-    assert judge(7, HALF_A_BATCH).training is TrainingKind.SAME
+    for night in range(6, 12):
+        assert judge(night, AS_EVER).training is TrainingKind.SAME
+    # The last five nights do not decide this one.
+    assert judge(12, HALF_A_BATCH).training is TrainingKind.SAME
     assert reader.alerts.find() == []
+
+
+def test_an_earlier_version_must_repeat_its_own_nights(judge) -> None:
+    """It rounds as neither its own nights nor the last five do."""
+    for night in range(5):
+        judge(night, AS_EVER, version="1.0")
+    for night in range(5, 10):
+        rounded = [loss * (1 + 5e-7) for loss in AS_EVER]
+        assert judge(night, rounded, version="1.1").training is TrainingKind.SAME
+    between = [loss * (1 + 2e-7) for loss in AS_EVER]
+    assert judge(10, between, version="1.1").training is TrainingKind.CHANGED
+    assert judge(11, between, version="1.0").training is TrainingKind.CHANGED
+    assert judge(12, AS_EVER, version="1.0").training is TrainingKind.SAME
 
 
 def test_an_alert_ends_when_the_suite_compares_no_losses(judge, reader: Warehouse) -> None:

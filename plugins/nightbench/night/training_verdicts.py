@@ -1,12 +1,12 @@
 """Says of a loaded run's cases whether they train as before; follows the alerts about it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from nightbench.alerts import LiveAlert
-from nightbench.core.model import Case, HistoryPoint, TrainingKind, Verdict, VerdictKind
+from nightbench.core.model import Case, HistoryPoint, Run, TrainingKind, Verdict, VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
 from nightbench.detection.training import (
@@ -19,7 +19,7 @@ from nightbench.detection.training_lines import lines_that_differ
 from nightbench.warehouse import Warehouse
 
 NIGHTS_COMPARED = 30
-"""Nights before the run whose losses are read."""
+"""Nights before the run whose losses are compared, unless fewer are enough."""
 
 
 def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVerdict]:
@@ -31,21 +31,27 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     if plan.policy.training == "off":
         return {}
     cases = {case.planned.case_id: case for case in plan.cases}
-    tonight: dict[str, TrainingNight] = {}
-    past: dict[str, list[TrainingNight]] = {case_id: [] for case_id in cases}
-    for case_id, is_tonight, night in warehouse.series.training_nights(
-        list(cases), plan.run, NIGHTS_COMPARED, PROVED_NIGHTS
-    ):
-        if is_tonight:
-            tonight[case_id] = night
-        else:
-            past[case_id].append(night)
     traits = {case_id: traits_of(case, plan.protocol) for case_id, case in cases.items()}
-    found = {
-        case_id: judge_training(night, past[case_id], traits[case_id])
+    tonight, past = _nights(warehouse, plan.run, cases, PROVED_NIGHTS)
+    tonight = {
+        case_id: night
         for case_id, night in tonight.items()
-        if not cases[case_id].from_log or night.losses
+        if night.losses or not cases[case_id].from_log
     }
+    found: dict[str, TrainingVerdict] = {}
+    for case_id, night in tonight.items():
+        nights = past[case_id]
+        if all(night.losses == each.losses or night.is_set_up_as(each) for each in nights):
+            found[case_id] = judge_training(night, nights, traits[case_id])
+    # More nights of this set-up only widen the tolerance. Other cases are compared with all nights.
+    others = [
+        case_id
+        for case_id in tonight
+        if case_id not in found or found[case_id].kind is not TrainingKind.SAME
+    ]
+    _, past = _nights(warehouse, plan.run, others, NIGHTS_COMPARED)
+    for case_id in others:
+        found[case_id] = judge_training(tonight[case_id], past[case_id], traits[case_id])
     between_lines = lines_that_differ(
         (case.planned.case, tonight[case_id].losses, traits[case_id])
         for case_id, case in cases.items()
@@ -61,6 +67,21 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
                 verdict = replace(own, sentence=f"{own.sentence} {verdict.sentence}")
         found[case_id] = verdict
     return found
+
+
+def _nights(
+    warehouse: Warehouse, run: Run, case_ids: Iterable[str], max_nights: int
+) -> tuple[dict[str, TrainingNight], Mapping[str, list[TrainingNight]]]:
+    """Read the losses of some cases tonight, and in so many nights before, by case_id."""
+    tonight, past = dict[str, TrainingNight](), defaultdict[str, list[TrainingNight]](list)
+    for case_id, is_tonight, night in warehouse.series.training_nights(
+        list(case_ids), run, max_nights, PROVED_NIGHTS
+    ):
+        if is_tonight:
+            tonight[case_id] = night
+        else:
+            past[case_id].append(night)
+    return tonight, past
 
 
 def without_changed(
