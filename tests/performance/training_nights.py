@@ -8,10 +8,11 @@ each condition of `training_changes.py`: CPUs, threads, instruction sets. The wi
 many steps as in the suite. Each of 30 nights has the losses of one of these trainings. Asynchronous
 trainers differ each time: they are trained 30 times [--trainings], each under one of the
 conditions. If the losses differ each time, also because a line draws other random numbers, a night
-has three repeats, each with the losses of one training. A case has one line of JSON: the nights
-whose losses were judged as `changed`, and `apart`, the largest difference of a loss from the plain
-training: of 1, or of the loss if that is more. FILE keeps the lines: its cases are left out, so
-that a command that ended after some minutes can be continued.
+has three repeats, each with the losses of one training. FILE has a line of JSON for each case, with
+the losses of its trainings: its cases are left out, so that a command that ended after some minutes
+can be continued. The table judges these losses with the present rules: it has the nights that were
+`changed`, and the largest difference of a loss from the plain training: of 1, or of the loss if
+that is more. Lines without losses have the verdicts of an earlier rule.
 """
 
 from __future__ import annotations
@@ -73,38 +74,44 @@ def trained(
         yield name, train(case, python, change, steps, warmup_steps)
 
 
-def judged(case: Case, warmup_steps: int, python: str, trainings: int) -> dict[str, Any]:
-    """Train a case and judge its nights."""
+def recorded(case: Case, warmup_steps: int, python: str, trainings: int) -> dict[str, Any]:
+    """Train a case; return its line of the record."""
     began = time.monotonic()
     try:
         named = list(trained(case, warmup_steps, python, trainings))
     except AssertionError as error:
         return {"case": case.case_id, "failed": str(error).strip().splitlines()[-1][:200]}
     found = [each for _, each in named]
-    plain = found[0]
-    nights = [("1", each.losses) for each in found]
-    traits = TrainingTraits(case.precision, asynchronous(case), plain.has_dropout, warmup_steps)
-    apart = {
-        name: max(
-            difference(each.losses[figure], plain.losses[figure])
-            for figure in FIGURES
-            if figure in plain.losses
-        )
-        for name, each in named
-    }
-    varies = asynchronous(case) or apart["again"] > ROUNDING[case.precision]["again"]
-    worst = max(apart, key=lambda name: apart[name])
     return {
         "case": case.case_id,
         "line": case.framework,
-        "trainings": len(found),
-        "nights": NIGHTS,
-        "changed": alerts(drawn(nights, 3 if varies else 1), traits),
-        "apart": float(f"{apart[worst]:.1e}"),
-        "under": worst if apart[worst] else None,
+        "has_dropout": found[0].has_dropout,
+        "warmup_steps": warmup_steps,
+        "losses": [(name, each.losses) for name, each in named],
         "refused": sorted({check for each in found for check in each.refusing}),
         "seconds": round(time.monotonic() - began),
     }
+
+
+def judged(case: Case, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of the record with the verdicts on its nights."""
+    if "losses" not in row:
+        return dict(row)
+    _, plain = row["losses"][0]
+    apart = {
+        name: max(
+            difference(losses[figure], plain[figure]) for figure in FIGURES if figure in plain
+        )
+        for name, losses in row["losses"]
+    }
+    varies = asynchronous(case) or apart["again"] > ROUNDING[case.precision]["again"]
+    nights = drawn([("1", losses) for _, losses in row["losses"]], 3 if varies else 1)
+    traits = TrainingTraits(
+        case.precision, asynchronous(case), row["has_dropout"], row["warmup_steps"]
+    )
+    worst = max(apart, key=lambda name: apart[name])
+    under = worst if apart[worst] else None
+    return {**row, "changed": alerts(nights, traits), "apart": apart[worst], "under": under}
 
 
 def table(rows: Collection[Mapping[str, Any]]) -> Iterator[str]:
@@ -117,7 +124,8 @@ def table(rows: Collection[Mapping[str, Any]]) -> Iterator[str]:
     cases = {case.case_id: case for case in shipped_cases()}
     groups = defaultdict[tuple[str, int | str], list[Mapping[str, Any]]](list)
     for row in rows:
-        groups[_group(cases[row["case"]])].append(row)
+        case = cases[row["case"]]
+        groups[_group(case)].append(judged(case, row))
     of = {key: sum(_group(case) == key for case in cases.values()) for key in groups}
     yield "| workload, batch size | lines | cases | largest difference | alerts in 30 nights |"
     yield "|---|---|---|---|---|"
@@ -189,11 +197,12 @@ def main(words: list[str]) -> int:
     for case, warmup_steps in _chosen(given, {json.loads(line)["case"] for line in lines}):
         if time.monotonic() > began + 60 * given.minutes:
             break
-        row = json.dumps(judged(case, warmup_steps, python_of(case.framework), given.trainings))
-        print(row, flush=True)
+        row = recorded(case, warmup_steps, python_of(case.framework), given.trainings)
+        shown = judged(case, row)
+        print(json.dumps({key: x for key, x in shown.items() if key != "losses"}), flush=True)
         if record:
             with record.open("a") as stream:
-                stream.write(f"{row}\n")
+                stream.write(f"{json.dumps(row)}\n")
     return 0
 
 
