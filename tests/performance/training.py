@@ -33,7 +33,7 @@ from nightbench.core.model import Case, RankResult, Strategy, TrainingKind
 from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import FIGURES, TrainingNight, judge_training
 from nightbench.detection.training_tolerance import TrainingTraits
-from nightbench.testkit.gangs import BENCHMARKS, described, job_of, refused, run_gang
+from nightbench.testkit.gangs import BENCHMARKS, catalog, described, job_of, refused, run_gang
 
 NIGHTS = 30
 WORKLOADS = ["gpt2", "resnet50_v1.5", "simnet_bow"]
@@ -173,6 +173,18 @@ def alerts(nights: Sequence[Night], traits: TrainingTraits) -> int:
     return found
 
 
+def traits_of(case: Case, has_dropout: bool, warmup_steps: int) -> TrainingTraits:
+    """Return what the tolerance depends on."""
+    steady = catalog().workloads[case.workload].steady_batch_size
+    return TrainingTraits(
+        case.precision,
+        asynchronous(case),
+        has_dropout,
+        warmup_steps,
+        rounding_grows=int(case.batch_size_per_device) < steady,
+    )
+
+
 def difference(found: float, plain: float) -> float:
     return abs(found - plain) / max(1.0, abs(plain))
 
@@ -237,10 +249,8 @@ class Table:
 
     def traits(self, plain: Trained, precision: str) -> TrainingTraits:
         """Return what the tolerance depends on."""
-        is_asynchronous = asynchronous(self.case(Change(precision=precision)))
-        return TrainingTraits(
-            precision, is_asynchronous, plain.has_dropout, self.given.warmup_steps
-        )
+        case = self.case(Change(precision=precision))
+        return traits_of(case, plain.has_dropout, self.given.warmup_steps)
 
     def row(self, name: str, change: Change, python: str | None = None) -> Losses | None:
         """Print how a training differs from the plain one."""

@@ -28,7 +28,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tests.performance.training import NIGHTS, Trained, alerts, difference, drawn, train
+from tests.performance.training import NIGHTS, Trained, alerts, difference, drawn, train, traits_of
 from tests.performance.training_changes import CONDITIONS, Change
 
 from nightbench.config import find_suites, load_catalog
@@ -37,7 +37,7 @@ from nightbench.config.suites import suite_and_cluster
 from nightbench.core.model import Case
 from nightbench.core.summarize import asynchronous
 from nightbench.detection.training import FIGURES
-from nightbench.detection.training_tolerance import ROUNDING, TrainingTraits
+from nightbench.detection.training_tolerance import ROUNDING
 from nightbench.testkit.gangs import build_environment
 
 STEPS = 20
@@ -106,9 +106,7 @@ def judged(case: Case, row: Mapping[str, Any]) -> dict[str, Any]:
     }
     varies = asynchronous(case) or apart["again"] > ROUNDING[case.precision]["again"]
     nights = drawn([("1", losses) for _, losses in row["losses"]], 3 if varies else 1)
-    traits = TrainingTraits(
-        case.precision, asynchronous(case), row["has_dropout"], row["warmup_steps"]
-    )
+    traits = traits_of(case, row["has_dropout"], row["warmup_steps"])
     worst = max(apart, key=lambda name: apart[name])
     under = worst if apart[worst] else None
     return {**row, "changed": alerts(nights, traits), "apart": apart[worst], "under": under}

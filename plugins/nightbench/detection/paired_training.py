@@ -32,8 +32,14 @@ class PairedTraining:
 
 def traits_of(plan: CasePlan, protocol: Protocol) -> TrainingTraits:
     """Return the properties of a planned case on which the tolerance of its losses depends."""
-    case, warmup_steps = plan.planned.case, protocol.warmup_steps
-    return TrainingTraits(case.precision, asynchronous(case), plan.has_dropout, warmup_steps)
+    case = plan.planned.case
+    return TrainingTraits(
+        case.precision,
+        asynchronous(case),
+        plan.has_dropout,
+        protocol.warmup_steps,
+        plan.rounding_grows,
+    )
 
 
 def compare_training(

@@ -329,6 +329,7 @@ class _Comparison:
         conditions = self.tonight.losses.get("conditions")
         return (
             figure in EARLY
+            and not (self.traits.rounding_grows and figure != "first")
             and self._nights_with("first") >= PROVED_NIGHTS
             and any(night.losses.get("conditions") == conditions for night in self.reference)
             and _has_same_draws(self.tonight, self.reference)

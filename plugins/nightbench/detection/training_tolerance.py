@@ -30,6 +30,10 @@ SPREADS = 2.0
 """A loss may be outside of the earlier range by this many times that range."""
 
 
+CHAOTIC = 0.2
+"""The same for later losses if rounding grows in the first steps already."""
+
+
 @dataclass(frozen=True)
 class TrainingTraits:
     """Properties of a case on which the tolerance of its losses depends."""
@@ -38,6 +42,8 @@ class TrainingTraits:
     is_asynchronous: bool = False
     has_dropout: bool = False
     warmup_steps: int = 0
+    rounding_grows: bool = False
+    """Whether rounding grows in the first steps already."""
 
     def rounding(self, figure: str, *, is_alike: bool) -> float | None:
         """Return the tolerance of a loss; None for a precision without a measurement.
@@ -46,7 +52,13 @@ class TrainingTraits:
         """
         shares = ROUNDING.get(self.precision, {})
         share = shares.get(figure, shares.get("again"))
+        if figure == "first" and self.rounding_grows:
+            share = shares.get("third")
+        if share is None or is_alike:
+            return share
         # Asynchronous nights have a range, which is wider than rounding.
-        grows = figure not in EARLY and not self.is_asynchronous
-        is_loose = not is_alike and (self.has_dropout or grows)
-        return max(share, LOOSE) if share and is_loose else share
+        grows = not self.is_asynchronous and figure != "first"
+        if grows and self.rounding_grows and figure not in EARLY:
+            return max(share, CHAOTIC)
+        is_loose = self.has_dropout or (grows and (self.rounding_grows or figure not in EARLY))
+        return max(share, LOOSE) if is_loose else share

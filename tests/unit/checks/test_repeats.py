@@ -464,6 +464,10 @@ def test_context_is_read_from_a_job_and_its_workload():
     assert not context().converges
     assert context(parameters=7).parameters == 7
     assert context(experts=4).has_experts
+    steady = workload.model_copy(update={"steady_batch_size": 33})
+    assert [CasePlan.of(job, each).rounding_grows for each in (workload, steady)] == [False, True]
+    found = replace(job, case=replace(job.case, batch_size_per_device="max"))
+    assert not CasePlan.of(found, steady).rounding_grows
 
 
 class TestFiguresFromALog:

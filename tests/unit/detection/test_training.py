@@ -210,6 +210,21 @@ def test_rounding_of_another_version_grows_with_the_steps(figure: str) -> None:
     assert verdict.kind is TrainingKind.CHANGED
 
 
+def test_rounding_of_a_small_batch_grows_in_the_first_steps() -> None:
+    """Found on 2026-12-01: resnet50_v1.5 with batch size 2, on JAX 0.12 and 0.9; vgg16_cifar."""
+    small = replace(FP32, rounding_grows=True)
+    seen = {"first": 2.6e-6, "third": 6.5e-4, "early": 2.9e-3, "mean": 3.5e-2}
+    rounded = {figure: LOSSES[figure] * (1 + change) for figure, change in seen.items()}
+    for traits in (small, replace(small, has_dropout=True)):
+        other = night(5, rounded, version="2.14.0")
+        assert judge_training(other, FIVE, traits).kind is TrainingKind.SAME
+        assert judge_training(night(5, rounded), FIVE, traits).kind is TrainingKind.CHANGED
+    assert judge_training(other, FIVE, FP32).kind is TrainingKind.CHANGED
+    for figure, change in {"first": 1e-4, "third": 0.06, "early": 0.06, "mean": 0.25}.items():
+        fault = night(5, {figure: LOSSES[figure] * (1 + change)}, version="2.14.0")
+        assert judge_training(fault, FIVE, small).kind is TrainingKind.CHANGED
+
+
 def test_threads_that_the_series_knows_are_compared_with_their_own_nights() -> None:
     threads = {"conditions": 2.0}
     grown = {"mean": LOSSES["mean"] * 1.0027} | threads

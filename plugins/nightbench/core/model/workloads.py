@@ -138,6 +138,9 @@ class WorkloadInfo(v.StrictModel):
     """Number of trainable parameters, if the workload fixes it."""
     first_step_batch_size: v.Count | None = None
     """Batch size of the first step, by which tests compare the framework lines [default: 8]."""
+    steady_batch_size: v.Count = 1
+    """Smallest batch size per device at which rounding hardly changes the losses of the first 6
+    steps. For example, a batch norm of two examples may divide by a deviation of almost 0."""
     seed: v.Whole = 1
     """Seed of weights and data."""
     losses: ReferenceLosses | None = None
