@@ -61,6 +61,7 @@ def test_every_bad_line_is_named(tmp_path):
         ("throughput", "1,5", "a number above 0"),
         ("at", "2999-01-01T01:00:00Z", "a time that has passed"),
         ("at", "20260101", "an ISO-8601 time with its zone"),
+        ("at", "0001-01-01T00:00:00+05:00", "an ISO-8601 time with its zone"),
         ("nodes", "0", "a whole number from 1"),
         ("nodes", "1.5", "a whole number from 1"),
         ("nodes", "99999999999", "a whole number from 1"),

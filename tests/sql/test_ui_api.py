@@ -195,6 +195,9 @@ def test_a_series_has_its_points_and_alerts(app: TestClient, nights: list[str]) 
     since = (NIGHT + timedelta(days=1)).isoformat().replace("+", "%2B")
     assert len(app.get(f"/api/series/local/{CASE}?since={since}").json()["points"]) == 2
     assert app.get("/api/series/local/no-such-case").status_code == 404
+    wide = app.get(f"/api/series/local/{CASE}?since=0087-07-22T07:26:08%2B17:33")
+    assert len(wide.json()["points"]) == len(series["points"])
+    assert app.get(f"/api/series/local/{CASE}?since=0001-01-01T00:00%2B05:00").status_code == 422
 
 
 def test_every_answer_says_what_a_median_took_of_its_devices(

@@ -25,6 +25,7 @@ from nightbench.config.request_fields import described
 from nightbench.config.run_request import RunRequest
 from nightbench.config.suite_heads import suite_heads
 from nightbench.core.errors import UserError, WarehouseUnavailable
+from nightbench.core.hours import in_utc
 from nightbench.core.printable import shown
 from nightbench.local.home import Home, find_home
 
@@ -161,13 +162,12 @@ def instant(option: str, text: str, place: tzinfo = UTC) -> datetime:
         UserError: it names none.
     """
     try:
-        found = datetime.fromisoformat(text)
+        return in_utc(datetime.fromisoformat(text), place)
     except ValueError:
         raise UserError(
             f"{option}: found {shown(text)}; expected a date or a time in ISO 8601, such as "
             "2026-11-01 or 2026-11-01T22:00Z"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=place)
 
 
 def show_access() -> None:

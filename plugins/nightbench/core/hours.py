@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, available_timezones
 
 from nightbench.core.errors import UserError
@@ -167,10 +167,24 @@ def moment(text: str, now: datetime) -> datetime:
     if ahead:
         return now + int(ahead["number"]) * _UNITS[ahead["unit"]]
     try:
-        found = datetime.fromisoformat(text)
+        return in_utc(datetime.fromisoformat(text))
     except ValueError:
         raise UserError(
             f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date: 2026-12-01 or '
             "2026-12-01T06:00"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def in_utc(at: datetime, place: tzinfo = UTC) -> datetime:
+    """Return a time in UTC, because PostgreSQL refuses offsets of 16 hours and more.
+
+    Args:
+        at: without an offset, it is local time at `place`.
+
+    Raises:
+        ValueError: the year in UTC is not 1 to 9999.
+    """
+    try:
+        return (at if at.tzinfo else at.replace(tzinfo=place)).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{at.isoformat()} is not in the years 1 to 9999 of UTC") from error

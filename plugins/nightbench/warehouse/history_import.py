@@ -27,6 +27,7 @@ from nightbench.core.history_file import (
     Whole,
     lacking,
 )
+from nightbench.core.hours import in_utc
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
 
 Entry = tuple[Run, PlannedCase, Measurement]
@@ -73,7 +74,7 @@ def _instant(cell: Any) -> datetime:
     at = datetime.fromisoformat(str(cell))
     if at.tzinfo is None:
         raise ValueError
-    return at.astimezone(UTC)
+    return in_utc(at)
 
 
 Plain200 = Annotated[Plain, Field(max_length=200, description=f"a text of at most 200 {PLAIN}")]

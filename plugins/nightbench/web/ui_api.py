@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fastapi import HTTPException, Query, Request, Response
 from pydantic import AfterValidator, BeforeValidator
 
+from nightbench.core.hours import in_utc
 from nightbench.core.prometheus import CONTENT_TYPE, prometheus_text
 from nightbench.warehouse.alerts import LIVE, worst_first
 from nightbench.warehouse.pages import OpenPages, PageRepository
@@ -51,7 +52,7 @@ def _not_a_number(text: str) -> str:
 Moment = Annotated[
     datetime,
     BeforeValidator(_not_a_number),
-    AfterValidator(lambda at: at if at.tzinfo else at.replace(tzinfo=UTC)),
+    AfterValidator(in_utc),
 ]
 
 

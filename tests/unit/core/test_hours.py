@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightbench.core.hours import Hours, Span, ever_overlap, opening
+from nightbench.core.errors import UserError
+from nightbench.core.hours import Hours, Span, ever_overlap, in_utc, moment, opening
 
 
 def at(text: str) -> datetime:
@@ -111,3 +112,25 @@ def test_they_are_written_as_they_are_read() -> None:
 def test_what_is_no_hours_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Hours.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-29T17:33:00+17:33", "2026-11-29T00:00:00"),
+        ("2026-11-29T00:00:00-23:59", "2026-11-29T23:59:00"),
+        ("2026-11-29", "2026-11-29T00:00:00"),
+    ],
+)
+def test_a_time_is_stored_in_utc_because_postgresql_refuses_wide_offsets(
+    text: str, expected: str
+) -> None:
+    assert moment(text, at("2026-11-01")) == at(expected)
+    assert moment(text, at("2026-11-01")).tzinfo is UTC
+
+
+def test_a_year_without_utc_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"0001-01-01T00:00:00\+05:00 is not in the years 1 to"):
+        in_utc(datetime.fromisoformat("0001-01-01T00:00:00+05:00"))
+    with pytest.raises(UserError, match="expected 12h, 3d, 2w, or a date"):
+        moment("9999-12-31T23:59:00-05:00", at("2026-11-01"))
