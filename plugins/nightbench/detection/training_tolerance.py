@@ -29,9 +29,9 @@ series, it is the value for all losses but the first, which are not comparable b
 SPREADS = 2.0
 """A loss may be outside of the earlier range by this many times that range."""
 
-
 CHAOTIC = 0.2
-"""The same for later losses if rounding grows in the first steps already."""
+"""Smallest tolerance of losses that are not `EARLY` if version, build or nodes differ and rounding
+grows in the first steps already."""
 
 
 @dataclass(frozen=True)
