@@ -87,7 +87,7 @@ def _row(run: RunSpool) -> Row | None:
     return {
         **{name: document.get(name) for name in ("suite", "cluster", "run_kind", "requested_by")},
         "run_id": run.run_id,
-        "started_at": began.replace(tzinfo=UTC) if began else None,
+        "started_at": began,
         "planned": planned,
         "state": state,
     }

@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from nightbench.core.errors import UserError
+from nightbench.core.hours import in_utc
 from nightbench.core.model import SLUG, HistoryPoint
 from nightbench.core.printable import escaped, has_control_characters
 
@@ -199,18 +200,13 @@ def _instant(text: str) -> datetime:
     try:
         seconds = float(text)
     except ValueError:
-        seconds = _date_seconds(text)
+        seconds = in_utc(datetime.fromisoformat(text)).timestamp()
     if seconds.is_integer() and DAY_NUMBERS[0] <= seconds < DAY_NUMBERS[1]:
         with suppress(ValueError):
-            seconds = _date_seconds(f"{seconds:.0f}")
+            seconds = in_utc(datetime.fromisoformat(f"{seconds:.0f}")).timestamp()
     if not EARLIEST < seconds < LATEST:
         raise ValueError("a time of no calendar")
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _date_seconds(text: str) -> float:
-    date = datetime.fromisoformat(text)
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _missing(cell: str) -> str | None:

@@ -176,10 +176,9 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def in_utc(at: datetime, place: tzinfo = UTC) -> datetime:
-    """Return a time in UTC, because PostgreSQL refuses offsets of 16 hours and more.
+    """Return a time in UTC; without an offset, it is local time at `place`.
 
-    Args:
-        at: without an offset, it is local time at `place`.
+    PostgreSQL refuses offsets of 16 hours and more.
 
     Raises:
         ValueError: the year in UTC is not 1 to 9999.

@@ -51,7 +51,7 @@ def gap(cluster: str, suites: Iterable[ScheduledSuite], spool: Spool, now: datet
             and document.get("run_kind") == RunKind.NIGHTLY
             and run.loaded() is None
             and began is not None
-            and now.replace(tzinfo=None) - began < LONGEST_RUN
+            and now - began < LONGEST_RUN
         ):
             return Gap(why_not=f"the night {run.run_id} is in progress")
     try:

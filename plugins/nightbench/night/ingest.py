@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from nightbench.core.errors import ItemErrors
+from nightbench.core.hours import in_utc
 from nightbench.core.model import CaseStatus, LoadBatch
 from nightbench.night.cluster_preflight import record_run
 from nightbench.night.load_batch import build_load_batch
@@ -129,21 +130,18 @@ def _is_abandoned(run: RunSpool, document: Document, now: datetime) -> bool:
         return False
     killed = run.is_controlled() is False
     progress = _last_progress(run) if killed else None
-    return (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED)
+    return (progress or in_utc(datetime.fromisoformat(started))) < now - (
+        ORPHANED if killed else ABANDONED
+    )
 
 
 def _last_progress(run: RunSpool) -> datetime | None:
     found = [
-        _moment(progress["at"])
+        in_utc(datetime.fromisoformat(progress["at"]))
         for case_id in run.case_ids()
         if (store := run.latest(case_id)) and (progress := store.progress())
     ]
     return max(found, default=None)
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _sentence(batch: LoadBatch, changed: bool) -> str:

@@ -48,7 +48,7 @@ def _used_since(spool: Spool, oldest: datetime) -> Iterator[bytes]:
     """
     for folder in (*spool.runs(), *spool.comparisons()):
         began = started_at(folder)
-        recent = began is None or began >= oldest.replace(tzinfo=None)
+        recent = began is None or began >= oldest
         if recent or ((folder.folder / "planned.json").exists() and not folder.has_ended):
             for name in ("run.json", "planned.json"):
                 yield read_bytes(folder.folder / name) or b""

@@ -14,6 +14,7 @@ from upath import UPath
 
 from nightbench.config import locations
 from nightbench.core.errors import ItemErrors
+from nightbench.core.hours import in_utc
 from nightbench.core.model import SLUG
 from nightbench.spool import control
 from nightbench.spool.case import CaseStore
@@ -230,13 +231,12 @@ class RunSpool:
 
 
 def started_at(run: RunSpool) -> datetime | None:
-    """When a run began, in UTC without a zone; None if its run.json does not say."""
+    """When a run began, in UTC; None if its run.json does not say."""
     started = (run.run() or {}).get("started_at")
     if not started:
         return None
     with of_this_version(run.folder / "run.json"):
-        moment = datetime.fromisoformat(started)
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+        return in_utc(datetime.fromisoformat(started))
 
 
 class Spool:
@@ -301,7 +301,7 @@ class Spool:
 
         A run that the warehouse does not have yet stays, however old it is.
         """
-        limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
+        limit = (now or datetime.now(UTC)) - timedelta(days=days)
         removed, errors = [], ItemErrors()
         unneeded = [run for run in self.runs() if run.loaded() is not None]
         unneeded += self.comparisons()
@@ -313,7 +313,7 @@ class Spool:
                     removed.append(run.run_id)
         for path in entries(self.root / "dag_runs"):
             with errors.of(f"{path} is not removed"):
-                if datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(tzinfo=None) < limit:
+                if datetime.fromtimestamp(path.stat().st_mtime, UTC) < limit:
                     path.unlink()
         return removed
 
@@ -328,7 +328,7 @@ def _by_date(folder: UPath) -> list[RunSpool]:
     for run in map(RunSpool, entries(folder)):
         try:
             component(run.run_id, "run")
-            found.append((started_at(run) or datetime.max, run.run_id, run))
+            found.append((started_at(run) or datetime.max.replace(tzinfo=UTC), run.run_id, run))
         except SpoolError as error:
             said = f"skipped: {error}"
             if said not in _SAID:  # a live view looks every second
