@@ -99,7 +99,9 @@ dismissed as (
     select
         a.series_key,
         max(a.since) filter (where a.dismissed_as <> 'false_alarm') as since,
-        range_agg(tstzrange(a.since, a.until, '[]')) as accepted
+        range_agg(tstzrange(a.since, a.until, '[]')) as accepted,
+        range_agg(tstzrange(a.since, a.until, '[]'))
+            filter (where a.dismissed_as = 'false_alarm') as false_alarms
     from staging.accepted_training as a
     inner join raw.series as s on a.series_key = s.series_key
     where
@@ -116,6 +118,7 @@ wanted as (
         u.run_keys as unjudged,
         coalesce(d.since, '-infinity') as since,
         coalesce(d.accepted, '{}') as accepted,
+        coalesce(d.false_alarms, '{}') as false_alarms,
         coalesce(a.run_keys, '{}') as reopened
     from raw.series as s
     cross join unjudged as u
@@ -135,7 +138,8 @@ select
     nullif(m.definition_digest, '') as definition_digest,
     m.is_changed,
     m.run_key,
-    m.throughput
+    m.throughput,
+    m.is_false_alarm
 from wanted as w
 cross join
     lateral (
@@ -159,7 +163,8 @@ cross join
                         and v.run_key = n.run_key
                         and v.series_key = n.series_key
                         and v.run_at = n.run_at
-                ) as is_changed
+                ) as is_changed,
+                n.run_at <@ w.false_alarms as is_false_alarm
             from raw.measurement as n
             where
                 n.series_key = w.series_key
@@ -209,7 +214,8 @@ cross join
             n.fingerprint_id,
             n.definition_digest,
             n.throughput,
-            false as is_changed
+            false as is_changed,
+            false as is_false_alarm
         from raw.measurement as n
         where
             n.run_key = (

@@ -19,6 +19,7 @@ from nightbench.core.model import ClockOffset
 from nightbench.night import cluster_preflight
 from nightbench.nodes import FindingLevel
 from nightbench.spool import RunSpool, Spool
+from nightbench.spool.documents import DamagedDocument
 from nightbench.spool.plans import (
     load_job,
     read_plan,
@@ -65,6 +66,19 @@ def test_its_preflight_still_leaves_nodes_out(run: RunSpool) -> None:
     assert [(f.level, f.what) for f in two.findings] == [(FindingLevel.FAIL, "node_unreachable")]
     assert known.health.controls[0].values == (1.0e9, 1.1e9)
     assert known.health.busy == ("n1",)
+
+
+def test_a_plan_before_a_field_with_a_default_is_read(run: RunSpool) -> None:
+    planned = run.planned()
+    for case in planned:
+        del case["rounding_grows"]
+    (run.folder / "planned.json").write_text(json.dumps(planned))
+    assert not any(case.rounding_grows for case in read_plan(run).cases)
+    for case in planned:
+        del case["processes"]
+    (run.folder / "planned.json").write_text(json.dumps(planned))
+    with pytest.raises(DamagedDocument, match="Start a new run"):
+        read_plan(run)
 
 
 def test_nothing_of_it_is_lost_when_it_is_written_again(run: RunSpool, tmp_path: Path) -> None:

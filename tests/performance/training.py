@@ -175,13 +175,9 @@ def alerts(nights: Sequence[Night], traits: TrainingTraits) -> int:
 
 def traits_of(case: Case, has_dropout: bool, warmup_steps: int) -> TrainingTraits:
     """Return what the tolerance depends on."""
-    steady = catalog().workloads[case.workload].steady_batch_size
+    grows = catalog().workloads[case.workload].increases_rounding(case)
     return TrainingTraits(
-        case.precision,
-        asynchronous(case),
-        has_dropout,
-        warmup_steps,
-        rounding_grows=int(case.batch_size_per_device) < steady,
+        case.precision, asynchronous(case), has_dropout, warmup_steps, rounding_grows=grows
     )
 
 

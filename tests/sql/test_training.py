@@ -195,9 +195,20 @@ def test_an_earlier_version_must_repeat_its_own_nights(judge) -> None:
         rounded = [loss * (1 + 5e-7) for loss in AS_EVER]
         assert judge(night, rounded, version="1.1").training is TrainingKind.SAME
     between = [loss * (1 + 2e-7) for loss in AS_EVER]
+    # Those of the newest five nights, which are another version's.
+    assert judge(10, rounded, version="1.0").training is TrainingKind.CHANGED
     assert judge(10, between, version="1.1").training is TrainingKind.CHANGED
     assert judge(11, between, version="1.0").training is TrainingKind.CHANGED
     assert judge(12, AS_EVER, version="1.0").training is TrainingKind.SAME
+
+
+def test_a_window_is_compared_with_older_ones_of_its_length(judge) -> None:
+    """The newest five nights have other lengths. Before, their losses decided alone."""
+    for night in range(15):
+        kind = judge(night, AS_EVER[: len(AS_EVER) - night % 3]).training
+        assert kind is (TrainingKind.SAME if night else TrainingKind.NOT_COMPARABLE)
+    fault = [*AS_EVER[:8], AS_EVER[8] + 1e-9, *AS_EVER[9:]]
+    assert judge(15, fault).training is TrainingKind.CHANGED
 
 
 def test_an_alert_ends_when_the_suite_compares_no_losses(judge, reader: Warehouse) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from nightbench.core.model import RankResult, RepeatSummary, TrainingKind
 
 EARLY_STEPS = 6
-"""First steps of a training, also of its warm-up: in these, rounding hardly grows."""
+"""First steps of a training, also of its warm-up: in these, rounding hardly grows, unless
+the batch is smaller than the workload's `steady_batch_size`."""
 
 MEAN_STEPS = 10
 """Steps of the window whose mean loss is compared over nights: a window has at least these."""

@@ -211,7 +211,7 @@ class CaseExpectations:
     """Losses of the first steps that the workload states for the case's scale and batch."""
     has_dropout: bool = False
     rounding_grows: bool = False
-    """Rounding changes the losses of the first steps: the batch is smaller than a steady one."""
+    """Rounding changes the losses of the first steps: see `WorkloadInfo.steady_batch_size`."""
     has_experts: bool = False
     """Layers choose between experts for each token."""
     step_flops_per_unit: float | None = None
@@ -229,7 +229,7 @@ class CasePlan(CaseExpectations):
         cls, job: JobSpec, workload: WorkloadInfo, planned: PlannedCase | None = None
     ) -> CasePlan:
         """Return what the results of a job are checked against."""
-        params, batch_size = job.workload_params, job.case.batch_size_per_device
+        params = job.workload_params
         return cls(
             planned=planned or PlannedCase(job.case, job.build, job.definition_digest, job.unit),
             processes=job.processes,
@@ -240,7 +240,7 @@ class CasePlan(CaseExpectations):
             from_log=job.from_log,
             losses=workload.losses and workload.losses.of(job.case),
             has_dropout=bool(params.get("dropout")),
-            rounding_grows=batch_size != "max" and batch_size < workload.steady_batch_size,
+            rounding_grows=workload.increases_rounding(job.case),
             has_experts="experts" in params,
             step_flops_per_unit=step_flops_per_unit(workload, params),
         )

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import pairwise
 from statistics import median
 
 from nightbench.core.losses import EARLY_STEPS, LONG_STEPS
@@ -59,6 +58,8 @@ class TrainingNight:
     """Whether the verdict was `changed` and no user has accepted it."""
     run_key: int | None = None
     throughput: float | None = None
+    is_false_alarm: bool = False
+    """Whether a user dismissed the alert about it as a false alarm."""
 
     def trains_as_defined_by(self, other: TrainingNight) -> bool:
         """Return whether both have losses, of one definition and of one batch size."""
@@ -83,9 +84,13 @@ class TrainingNight:
         )
 
     def is_set_up_as(self, other: TrainingNight) -> bool:
-        """Return whether definition, version, build, nodes and conditions are the same."""
-        mine, others = (each.losses.get("conditions") for each in (self, other))
-        return self.trains_as_defined_by(other) and self.is_like(other) and mine == others
+        """Return whether definition, version, build, nodes, conditions and steps are the same."""
+        return (
+            self.trains_as_defined_by(other)
+            and self.is_like(other)
+            and self.losses.get("conditions") == other.losses.get("conditions")
+            and self.losses.get("steps") == other.losses.get("steps")
+        )
 
 
 @dataclass(frozen=True)
@@ -139,9 +144,9 @@ def judge_training(
             what = f"the losses are those of {still.nights} whose change no user has accepted"
             return TrainingVerdict(TrainingKind.CHANGED, f"Training changed: {what}.")
         return _not_comparable("no earlier night has losses of the same definition and batch size")
-    newest = max(night.at for night in nights)
+    newest = max(nights, key=lambda night: night.at)
     # A change that lasts proves as much as earlier nights.
-    changed = [night for night in known if night.is_changed and night.at > newest]
+    changed = [night for night in known if night.is_changed and night.at > newest.at]
     if traits.is_asynchronous and len(nights) < PROVED_NIGHTS:
         return _not_comparable(
             f"the spread of asynchronous trainers needs {PROVED_NIGHTS} nights; found {len(nights)}"
@@ -156,24 +161,25 @@ def judge_training(
         has_new_conditions = tonight.losses["conditions"] not in conditions
     if traits.has_dropout and has_conditions:
         alike = exact
+    under = [night for night in nights if night.has_conditions_of(tonight)]
+    if not any(newest.is_like(night) for night in under):
+        under = nights  # Newer versions ran under other conditions only.
     # Those that are most like tonight, if there are enough.
-    like = [exact, alike, [night for night in nights if night.has_conditions_of(tonight)]]
-    if traits.is_asynchronous:
-        like = [alike]
+    like = [alike] if traits.is_asynchronous else [exact, alike, under]
     reference = next((each for each in like if len(each) >= PROVED_NIGHTS), nights)
-    is_alike = any(reference is each for each in (exact, alike))
-    comparison = _Comparison(tonight, reference, traits, is_alike, has_new_conditions, changed)
-    if reference is exact and not traits.is_asynchronous:
-        comparison = replace(comparison, is_exact=not any(map(comparison.spread, FIGURES)))
-    verdict = comparison.verdict()
-    if 1 < len(exact) < PROVED_NIGHTS and not traits.is_asynchronous and not is_alike:
-        # The first nights of a version may differ from others, but not from each other.
+    is_alike = reference is exact or reference is alike
+    is_exact = reference is exact and not traits.is_asynchronous
+    verdict = _Comparison(
+        tonight, reference, traits, is_alike, has_new_conditions, changed, is_exact
+    ).verdict()
+    if 1 < len(exact) < PROVED_NIGHTS and not traits.is_asynchronous:
+        # The first nights of a version, or of conditions, do not differ from each other.
         own = _Comparison(tonight, exact, traits, is_alike=True, changed=changed).verdict()
         is_changed = own.kind is TrainingKind.CHANGED and not own.varies
         if is_changed and verdict.kind is TrainingKind.SAME:
             verdict = replace(own, is_proved=len(nights) >= PROVED_NIGHTS)
     is_new = traits.has_dropout and len(nights) < PROVED_NIGHTS
-    if is_new and verdict.value is not None and not _has_same_draws(tonight, nights):
+    if is_new and verdict.value is not None and not _has_same_draws(tonight, nights, traits):
         return _not_comparable(f"the spread of dropout needs {PROVED_NIGHTS} nights")
     return verdict
 
@@ -186,11 +192,14 @@ def _range(values: Sequence[Range]) -> Range:
     return min(low for low, _ in values), max(high for _, high in values)
 
 
-def _has_same_draws(tonight: TrainingNight, nights: Sequence[TrainingNight]) -> bool:
+def _has_same_draws(
+    tonight: TrainingNight, nights: Sequence[TrainingNight], traits: TrainingTraits
+) -> bool:
     """Return whether dropout draws as in all nights: other masks change the first loss."""
     seen = _comparable("first", tonight, [tonight, *nights])
     low, high = _range(seen or [(0.0, 0.0)])
-    return high - low <= ROUNDING["fp32"]["first"] * max(1.0, abs(low), abs(high))
+    share = ROUNDING["fp32"]["third" if traits.rounding_grows else "first"]
+    return high - low <= share * max(1.0, abs(low), abs(high))
 
 
 def _comparable(
@@ -222,7 +231,7 @@ class _Comparison:
     changed: Sequence[TrainingNight] = ()
     """Nights since the newest of them that differed as well."""
     is_exact: bool = False
-    """Whether their conditions are tonight's, too, and all have the same losses."""
+    """Whether their conditions are tonight's, too, and no trainer is asynchronous."""
 
     def verdict(self) -> TrainingVerdict:
         is_equal = all(night.losses == self.tonight.losses for night in self._distinct)
@@ -263,10 +272,20 @@ class _Comparison:
         known = {figure: _comparable(figure, self.tonight, self._distinct) for figure in FIGURES}
         return {figure: _range(values) for figure, values in known.items() if values}
 
-    def spread(self, figure: str) -> float:
-        """Return the range of a loss in the reference nights."""
-        low, high = self._ranges.get(figure, (0.0, 0.0))
-        return high - low
+    @cached_property
+    def _repeats_bits(self) -> bool:
+        """Whether nothing has changed, and the losses of all reference nights are equal."""
+        return self.is_exact and all(low == high for low, high in self._ranges.values())
+
+    @cached_property
+    def _has_same_draws(self) -> bool:
+        return _has_same_draws(self.tonight, self.reference, self.traits)
+
+    @property
+    def _has_chance(self) -> bool:
+        """Whether losses may vary by more than rounding between nights without a change."""
+        unseeded = self.traits.has_dropout and not self._has_same_draws
+        return self.traits.is_asynchronous or unseeded
 
     def _nights_with(self, figure: str) -> int:
         return len(_comparable(figure, self.tonight, self.reference))
@@ -279,17 +298,22 @@ class _Comparison:
 
         And whether the loss varies: chance changes it by more than rounding.
         """
-        if self.is_exact and self._nights_with(figure) >= PROVED_NIGHTS:
+        nights = self._nights_with(figure)
+        if self._repeats_bits and nights >= PROVED_NIGHTS:
             return 0.0, False
         # Rounding errors grow with each step. In early steps, the updates of asynchronous servers
         # vary, and after the window, their number: trainers step until the last one has ended.
         varying = ("third", "early", "again")
         if figure in (varying if self.traits.is_asynchronous else ("long", "whole")):
             return None
-        rounding = self.traits.rounding(figure, is_alike=self.is_alike or self._has_draws(figure))
+        if self._has_chance and nights < min(PROVED_NIGHTS, len(self.reference)):
+            return None  # The range of so few windows of one length is unknown.
+        is_new = self.has_new_conditions and figure != "first"
+        is_alike = is_new or self.is_alike or self._has_draws(figure)
+        rounding = self.traits.rounding(figure, is_alike=is_alike)
         if rounding is None:
             return None
-        if self.has_new_conditions and figure != "first":
+        if is_new:
             rounding = max(rounding, LOOSE)
         _, (low, high) = self._ends(figure)
         scale = max(1.0, abs(low), abs(high))
@@ -300,39 +324,37 @@ class _Comparison:
             allowed = min(allowed, max(tight, (low - highest) / 2, (lowest - high) / 2))
         chance = SPREADS * (high - low)
         if chance > allowed:
-            chance = SPREADS * self._chance(figure, rounding * scale)
+            chance = SPREADS * self._chance(figure)
         varies = self.traits.is_asynchronous or 0 < allowed <= chance
         return max(allowed, chance), varies
 
-    def _chance(self, figure: str, rounding: float) -> float:
+    def _chance(self, figure: str) -> float:
         """Return by how much chance changes a loss.
 
-        It is the largest range of nights with one version, build, nodes and conditions. A larger
-        difference between such groups counts, too, if it is more than rounding: a user has
-        accepted it. If no group has enough nights, it is the range of all nights.
+        It is the largest range of nights with one version, build, nodes and conditions. If a user
+        has dismissed a false alarm, or a loss that varies has too few of such nights, it is the
+        range of all nights.
         """
         groups = defaultdict[tuple[object, ...], list[TrainingNight]](list)
         for each in self.reference:
             conditions = each.losses.get("conditions")
             groups[each.version, each.build_id, each.fingerprint_id, conditions].append(each)
-        alike = list(groups.values())
-        if max(map(len, alike)) < PROVED_NIGHTS:
-            return self.spread(figure)
-        known = (_comparable(figure, self.tonight, nights) for nights in alike)
-        ranges = sorted(_range(values) for values in known if values)
-        gaps = [after - before for (_, before), (after, _) in pairwise(ranges)]
-        within = [high - low for low, high in ranges]
-        return max([*within, *(gap for gap in gaps if gap > rounding)])
+        known = [_comparable(figure, self.tonight, nights) for nights in groups.values()]
+        is_unknown = self._has_chance and max(map(len, known)) < PROVED_NIGHTS
+        if is_unknown or any(night.is_false_alarm for night in self.reference):
+            known = [_comparable(figure, self.tonight, self.reference)]
+        return max(high - low for low, high in map(_range, filter(None, known)))
 
     def _has_draws(self, figure: str) -> bool:
         """Return whether an early loss has the random numbers and conditions of earlier nights."""
         conditions = self.tonight.losses.get("conditions")
         return (
-            figure in EARLY
+            self.traits.has_dropout
+            and figure in EARLY
             and not (self.traits.rounding_grows and figure != "first")
             and self._nights_with("first") >= PROVED_NIGHTS
             and any(night.losses.get("conditions") == conditions for night in self.reference)
-            and _has_same_draws(self.tonight, self.reference)
+            and self._has_same_draws
         )
 
     def _changed(self, figure: str, allowed: float, *, varies: bool) -> TrainingVerdict:
@@ -377,12 +399,12 @@ class _Comparison:
         return f"Training is the same: all losses equal those of {self.nights} to the last bit."
 
     def _same(self, known: Sequence[str]) -> str:
-        if self.is_exact and all(found == seen for found, seen in map(self._ends, known)):
+        if self._repeats_bits and all(found == seen for found, seen in map(self._ends, known)):
             return self._equal
         words = f"Training is the same as in {self.nights}, within rounding and spread"
         if self.has_new_conditions:
             words += "; threads or instruction sets are new to the series, so rounding may grow"
-        if self.traits.has_dropout and not _has_same_draws(self.tonight, self.reference):
+        if self.traits.has_dropout and not self._has_same_draws:
             words += "; dropout draws other random numbers"
         return f"{words}."
 

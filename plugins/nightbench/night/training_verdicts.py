@@ -41,7 +41,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     found: dict[str, TrainingVerdict] = {}
     for case_id, night in tonight.items():
         nights = past[case_id]
-        if all(night.losses == each.losses or night.is_set_up_as(each) for each in nights):
+        if all(map(night.is_set_up_as, nights)):
             found[case_id] = judge_training(night, nights, traits[case_id])
     # More nights of this set-up only widen the tolerance. Other cases are compared with all nights.
     others = [
@@ -49,7 +49,8 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         for case_id in tonight
         if case_id not in found or found[case_id].kind is not TrainingKind.SAME
     ]
-    _, past = _nights(warehouse, plan.run, others, NIGHTS_COMPARED)
+    if others:
+        _, past = _nights(warehouse, plan.run, others, NIGHTS_COMPARED)
     for case_id in others:
         found[case_id] = judge_training(tonight[case_id], past[case_id], traits[case_id])
     between_lines = lines_that_differ(

@@ -101,7 +101,7 @@ def _case(entry: Document) -> Document:
     own = {
         field.name: planned.pop(field.name)
         for field in dataclasses.fields(CasePlan)
-        if field.name != "planned"
+        if field.name in planned and field.name != "planned"
     }
     return {**own, "planned": {"case": entry["axes"], **planned}}
 

@@ -216,9 +216,14 @@ def test_rounding_of_a_small_batch_grows_in_the_first_steps() -> None:
     seen = {"first": 2.6e-6, "third": 6.5e-4, "early": 2.9e-3, "mean": 3.5e-2}
     rounded = {figure: LOSSES[figure] * (1 + change) for figure, change in seen.items()}
     for traits in (small, replace(small, has_dropout=True)):
-        other = night(5, rounded, version="2.14.0")
-        assert judge_training(other, FIVE, traits).kind is TrainingKind.SAME
+        for change in ({}, {"first": LOSSES["first"]}, {"mean": LOSSES["mean"] * 1.12}):
+            other = night(5, rounded | change, version="2.14.0")
+            verdict = judge_training(other, FIVE, traits)
+            assert verdict.kind is TrainingKind.SAME
+            assert "draws other random numbers" not in verdict.sentence
         assert judge_training(night(5, rounded), FIVE, traits).kind is TrainingKind.CHANGED
+        late = night(5, {"mean": LOSSES["mean"] * 1.18, "conditions": 2.0})
+        assert judge_training(late, FIVE, traits).kind is TrainingKind.NOT_COMPARABLE
     assert judge_training(other, FIVE, FP32).kind is TrainingKind.CHANGED
     for figure, change in {"first": 1e-4, "third": 0.06, "early": 0.06, "mean": 0.25}.items():
         fault = night(5, {figure: LOSSES[figure] * (1 + change)}, version="2.14.0")

@@ -140,7 +140,8 @@ class WorkloadInfo(v.StrictModel):
     """Batch size of the first step, by which tests compare the framework lines [default: 8]."""
     steady_batch_size: v.Count = 1
     """Smallest batch size per device at which rounding hardly changes the losses of the first 6
-    steps. For example, a batch norm of two examples may divide by a deviation of almost 0."""
+    steps at the smallest scale. For example, a batch norm of two examples may divide by a deviation
+    of almost 0."""
     seed: v.Whole = 1
     """Seed of weights and data."""
     losses: ReferenceLosses | None = None
@@ -157,6 +158,11 @@ class WorkloadInfo(v.StrictModel):
     definition: dict[str, Any] = Field({})
     """Other properties that define the work (optimizer, initialisation, layers). A change starts a
     new segment of the history."""
+
+    def increases_rounding(self, case: Case) -> bool:
+        """Whether the batch of a case is smaller than `steady_batch_size`."""
+        batch_size = case.batch_size_per_device
+        return batch_size != "max" and batch_size < self.steady_batch_size
 
     def params_of(self, case: Case) -> dict[str, Any]:
         """The parameters that a case of this workload gets: its scale's, at its sequence length."""
