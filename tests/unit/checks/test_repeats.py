@@ -32,6 +32,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.model.results import Movement
 from nightbench.core.run_plan import CasePlan
+from nightbench.detection.paired_training import traits_of
 
 EXPERTS = replace(CONTEXT, has_experts=True)
 EVEN = replace(
@@ -465,7 +466,9 @@ def test_context_is_read_from_a_job_and_its_workload():
     assert context(parameters=7).parameters == 7
     assert context(experts=4).has_experts
     steady = workload.model_copy(update={"steady_batch_size": 33})
-    assert [CasePlan.of(job, each).rounding_grows for each in (workload, steady)] == [False, True]
+    plans = [CasePlan.of(job, each) for each in (workload, steady)]
+    assert [each.rounding_grows for each in plans] == [False, True]
+    assert [traits_of(each, job.protocol).rounding_grows for each in plans] == [False, True]
     found = replace(job, case=replace(job.case, batch_size_per_device="max"))
     assert not CasePlan.of(found, steady).rounding_grows
 

@@ -173,3 +173,11 @@ def test_good_nights_that_vary_by_chance_stay_good_over_versions(
             changed += judge_training(tonight, nights, traits).kind is TrainingKind.CHANGED
             nights.append(tonight)
     assert changed == 0
+
+
+def test_servers_are_compared_with_nights_under_all_conditions() -> None:
+    """Five nights of one condition show less of what chance does than all nights."""
+    servers = replace(FP32, is_asynchronous=True)
+    past = [night(n, {"mean": 5.5 + n / 10, "conditions": 2.0}) for n in range(5)]
+    past += [night(5 + n, {"mean": 5.6}) for n in range(5)]
+    assert judge_training(night(10, {"mean": 5.8}), past, servers).kind is TrainingKind.SAME
