@@ -101,7 +101,7 @@ dismissed as (
         max(a.since) filter (where a.dismissed_as <> 'false_alarm') as since,
         range_agg(tstzrange(a.since, a.until, '[]')) as accepted,
         range_agg(tstzrange(a.since, a.until, '[]'))
-            filter (where a.dismissed_as = 'false_alarm') as false_alarms
+        filter (where a.dismissed_as = 'false_alarm') as false_alarms
     from staging.accepted_training as a
     inner join raw.series as s on a.series_key = s.series_key
     where

@@ -31,7 +31,8 @@ from tests.performance.training_unlisted import UNLISTED
 from nightbench.core.losses import training_losses
 from nightbench.core.model import Case, RankResult, Strategy, TrainingKind
 from nightbench.core.summarize import asynchronous
-from nightbench.detection.training import FIGURES, TrainingNight, judge_training
+from nightbench.detection.training import judge_training
+from nightbench.detection.training_night import FIGURES, TrainingNight
 from nightbench.detection.training_tolerance import TrainingTraits
 from nightbench.testkit.gangs import BENCHMARKS, catalog, described, job_of, refused, run_gang
 

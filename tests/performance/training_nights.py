@@ -36,7 +36,7 @@ from nightbench.config.locations import benchmarks_folder, dags_folder
 from nightbench.config.suites import suite_and_cluster
 from nightbench.core.model import Case
 from nightbench.core.summarize import asynchronous
-from nightbench.detection.training import FIGURES
+from nightbench.detection.training_night import FIGURES
 from nightbench.detection.training_tolerance import ROUNDING
 from nightbench.testkit.gangs import build_environment
 

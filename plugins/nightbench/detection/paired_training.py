@@ -13,7 +13,8 @@ from nightbench.core.losses import EARLY_STEPS, MEAN_STEPS, LaunchLosses
 from nightbench.core.model import Protocol, TrainingKind
 from nightbench.core.run_plan import CasePlan
 from nightbench.core.summarize import asynchronous
-from nightbench.detection.training import PROVED_NIGHTS, TrainingNight, judge_training
+from nightbench.detection.training import PROVED_NIGHTS, judge_training
+from nightbench.detection.training_night import TrainingNight
 from nightbench.detection.training_tolerance import EARLY, SPREADS, TrainingTraits
 
 _AT = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,12 +11,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from statistics import median
 
-from nightbench.core.losses import EARLY_STEPS, LONG_STEPS
 from nightbench.core.model import TrainingKind, differ
+from nightbench.detection.training_night import (
+    FIGURES,
+    Range,
+    TrainingNight,
+    comparable,
+    range_of,
+)
 from nightbench.detection.training_tolerance import (
     EARLY,
     LOOSE,
@@ -25,72 +30,8 @@ from nightbench.detection.training_tolerance import (
     TrainingTraits,
 )
 
-Range = tuple[float, float]
-"""Lowest and highest value of the repeats that count."""
-
-FIGURES: Mapping[str, str] = {
-    "first": "first loss",
-    "third": "loss of the third step",
-    "early": f"mean loss of the first {EARLY_STEPS} steps",
-    "mean": "mean loss of the window's first steps",
-    "long": f"mean loss of the window's first {LONG_STEPS} steps",
-    "whole": "mean loss of the whole window",
-    "again": "loss of the first batch after the window",
-}
-"""Losses of `Measurement.losses` in the order of the steps -> how a sentence names them."""
-
 PROVED_NIGHTS = 5
 """Nights after which a change alerts, and losses that were equal to the last bit must stay so."""
-
-
-@dataclass(slots=True)  # Frozen ones take three times as long: a night is compared with 150,000.
-class TrainingNight:
-    """Losses of one night of a series, with the versions and nodes that produced them."""
-
-    at: datetime
-    losses: Mapping[str, Range]
-    """Empty if a rank recorded none."""
-    version: str | None = None
-    build_id: str | None = None
-    fingerprint_id: str | None = None
-    definition_digest: str | None = None
-    is_changed: bool = False
-    """Whether the verdict was `changed` and no user has accepted it."""
-    run_key: int | None = None
-    throughput: float | None = None
-    is_false_alarm: bool = False
-    """Whether a user dismissed the alert about it as a false alarm."""
-
-    def trains_as_defined_by(self, other: TrainingNight) -> bool:
-        """Return whether both have losses, of one definition and of one batch size."""
-        return bool(
-            self.losses
-            and other.losses
-            and self.losses.get("batch") == other.losses.get("batch")
-            and not differ(self.definition_digest, other.definition_digest)
-        )
-
-    def has_conditions_of(self, other: TrainingNight) -> bool:
-        """Return whether CPUs, threads and variables of all repeats are known and the same."""
-        mine = self.losses.get("conditions")
-        return mine is not None and mine == other.losses.get("conditions") and mine[0] == mine[1]
-
-    def is_like(self, other: TrainingNight) -> bool:
-        """Return whether version, build and nodes are the same, as far as both are known."""
-        return not (
-            differ(self.version, other.version)
-            or differ(self.build_id, other.build_id)
-            or differ(self.fingerprint_id, other.fingerprint_id)
-        )
-
-    def is_set_up_as(self, other: TrainingNight) -> bool:
-        """Return whether definition, version, build, nodes, conditions and steps are the same."""
-        return (
-            self.trains_as_defined_by(other)
-            and self.is_like(other)
-            and self.losses.get("conditions") == other.losses.get("conditions")
-            and self.losses.get("steps") == other.losses.get("steps")
-        )
 
 
 @dataclass(frozen=True)
@@ -188,33 +129,14 @@ def _not_comparable(why: str) -> TrainingVerdict:
     return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"Training is not compared: {why}.")
 
 
-def _range(values: Sequence[Range]) -> Range:
-    return min(low for low, _ in values), max(high for _, high in values)
-
-
 def _has_same_draws(
     tonight: TrainingNight, nights: Sequence[TrainingNight], traits: TrainingTraits
 ) -> bool:
     """Return whether dropout draws as in all nights: other masks change the first loss."""
-    seen = _comparable("first", tonight, [tonight, *nights])
-    low, high = _range(seen or [(0.0, 0.0)])
+    seen = comparable("first", tonight, [tonight, *nights])
+    low, high = range_of(seen or [(0.0, 0.0)])
     share = ROUNDING["fp32"]["third" if traits.rounding_grows else "first"]
     return high - low <= share * max(1.0, abs(low), abs(high))
-
-
-def _comparable(
-    figure: str, tonight: TrainingNight, nights: Iterable[TrainingNight]
-) -> list[Range]:
-    """Return a figure of the nights that can be compared with tonight's.
-
-    A protocol with a minimum time has windows of more or fewer steps: what follows the window is
-    compared among windows of one length, and the mean among means of as many steps.
-    """
-    needs = {"again": "steps", "whole": "steps", "mean": "mean_of"}.get(figure)
-    if needs is not None:
-        found = tonight.losses.get(needs)
-        nights = [night for night in nights if night.losses.get(needs) == found]
-    return [night.losses[figure] for night in nights if figure in night.losses]
 
 
 @dataclass(frozen=True)
@@ -269,8 +191,8 @@ class _Comparison:
 
     @cached_property
     def _ranges(self) -> Mapping[str, Range]:
-        known = {figure: _comparable(figure, self.tonight, self._distinct) for figure in FIGURES}
-        return {figure: _range(values) for figure, values in known.items() if values}
+        known = {figure: comparable(figure, self.tonight, self._distinct) for figure in FIGURES}
+        return {figure: range_of(values) for figure, values in known.items() if values}
 
     @cached_property
     def _repeats_bits(self) -> bool:
@@ -288,7 +210,7 @@ class _Comparison:
         return self.traits.is_asynchronous or unseeded
 
     def _nights_with(self, figure: str) -> int:
-        return len(_comparable(figure, self.tonight, self.reference))
+        return len(comparable(figure, self.tonight, self.reference))
 
     def _ends(self, figure: str) -> tuple[Range, Range]:
         return self.tonight.losses[figure], self._ranges[figure]
@@ -318,7 +240,7 @@ class _Comparison:
         _, (low, high) = self._ends(figure)
         scale = max(1.0, abs(low), abs(high))
         allowed = rounding * scale
-        for lowest, highest in _comparable(figure, self.tonight, self.changed):
+        for lowest, highest in comparable(figure, self.tonight, self.changed):
             # An alert ends with a night that is nearer to those before the change.
             tight = scale * (self.traits.rounding(figure, is_alike=True) or 0.0)
             allowed = min(allowed, max(tight, (low - highest) / 2, (lowest - high) / 2))
@@ -339,11 +261,11 @@ class _Comparison:
         for each in self.reference:
             conditions = each.losses.get("conditions")
             groups[each.version, each.build_id, each.fingerprint_id, conditions].append(each)
-        known = [_comparable(figure, self.tonight, nights) for nights in groups.values()]
+        known = [comparable(figure, self.tonight, nights) for nights in groups.values()]
         is_unknown = self._has_chance and max(map(len, known)) < PROVED_NIGHTS
         if is_unknown or any(night.is_false_alarm for night in self.reference):
-            known = [_comparable(figure, self.tonight, self.reference)]
-        return max(high - low for low, high in map(_range, filter(None, known)))
+            known = [comparable(figure, self.tonight, self.reference)]
+        return max(high - low for low, high in map(range_of, filter(None, known)))
 
     def _has_draws(self, figure: str) -> bool:
         """Return whether an early loss has the random numbers and conditions of earlier nights."""
@@ -361,7 +283,7 @@ class _Comparison:
         found, (low, high) = self._ends(figure)
         # If there are several repeats, take the one with the largest difference.
         value = max(found, key=lambda each: abs(each - (low + high) / 2))
-        earlier = _comparable(figure, self.tonight, self.reference)
+        earlier = comparable(figure, self.tonight, self.reference)
         baseline = median(end for each in earlier for end in each)
         first = min(night.at for night in self.reference)
         evidence = f"{self.nights} since {first:%Y-%m-%d} " + (

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from nightbench.core.model import Case, TrainingKind
-from nightbench.detection.training import Range, TrainingVerdict, shown
+from nightbench.detection.training import TrainingVerdict, shown
+from nightbench.detection.training_night import Range
 from nightbench.detection.training_tolerance import TrainingTraits
 
 _LINE_AXES = (

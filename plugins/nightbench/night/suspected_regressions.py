@@ -29,7 +29,8 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
 from nightbench.detection.robust import Z_90
 from nightbench.detection.series import series_of
-from nightbench.detection.training import PROVED_NIGHTS, Range, TrainingNight
+from nightbench.detection.training import PROVED_NIGHTS
+from nightbench.detection.training_night import Range, TrainingNight
 from nightbench.detection.training_tolerance import TrainingTraits
 from nightbench.night.training_verdicts import NIGHTS_COMPARED
 from nightbench.warehouse import Warehouse

@@ -11,11 +11,11 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.detection.paired_training import traits_of
 from nightbench.detection.training import (
     PROVED_NIGHTS,
-    TrainingNight,
     TrainingVerdict,
     judge_training,
 )
 from nightbench.detection.training_lines import lines_that_differ
+from nightbench.detection.training_night import TrainingNight
 from nightbench.warehouse import Warehouse
 
 NIGHTS_COMPARED = 30

@@ -18,7 +18,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.detection.training import Range, TrainingNight
+from nightbench.detection.training_night import Range, TrainingNight
 from nightbench.warehouse.repository import Repository, Row
 
 _NAMES = ("case_id", "cluster", "run_id")

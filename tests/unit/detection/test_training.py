@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nightbench.core.model import TrainingKind
-from nightbench.detection.training import FIGURES, TrainingNight, judge_training
+from nightbench.detection.training import judge_training
+from nightbench.detection.training_night import FIGURES, TrainingNight
 from nightbench.detection.training_tolerance import EARLY, TrainingTraits
 
 FP32 = TrainingTraits("fp32")

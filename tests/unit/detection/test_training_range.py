@@ -9,7 +9,8 @@ import pytest
 from tests.unit.detection.test_training import FP32, LOSSES, night
 
 from nightbench.core.model import TrainingKind
-from nightbench.detection.training import TrainingNight, judge_training
+from nightbench.detection.training import judge_training
+from nightbench.detection.training_night import TrainingNight
 
 
 def versions(*means: float, nights: int = 6) -> list[TrainingNight]:
