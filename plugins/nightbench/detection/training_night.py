@@ -80,9 +80,9 @@ def range_of(values: Sequence[Range]) -> Range:
 
 
 def comparable(figure: str, tonight: TrainingNight, nights: Iterable[TrainingNight]) -> list[Range]:
-    """Return a figure of the nights that can be compared with tonight's.
+    """Return a loss, by its key in `FIGURES`, of the nights that can be compared with tonight.
 
-    A protocol with a minimum time has windows of more or fewer steps: what follows the window is
+    A protocol with a minimum time has windows of more or fewer steps. Losses after the window are
     compared among windows of one length, and the mean among means of as many steps.
     """
     needs = {"again": "steps", "whole": "steps", "mean": "mean_of"}.get(figure)
