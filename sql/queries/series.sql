@@ -57,12 +57,14 @@ where
     and s.case_id = any(:case_ids)
     and t.alert_id is null;
 
--- name: training_nights(case_ids, cluster, run_id, before, max_nights, max_changed)
+-- name: training_nights(case_ids, cluster, run_id, before, max_nights, max_older, max_changed)
 -- The losses of some series: tonight's, and those of the newest nightly runs before that were not
 -- changed, or were accepted; and the newest changed ones. A person who dismisses a training alert
 -- accepts its nights: as intended, nights before it are left out; as a false alarm, they stay.
--- A run whose losses were not judged yet, or are not compared, is left out.
+-- A run whose losses were not judged yet, or are not compared, is left out. Tonight's build is
+-- looked for in older nights, too: the newest one is read.
 -- Nights are read per series, from its index: a join with all wanted series would be quadratic.
+-- The index has no run_key; ordering by it, too, would sort the nights.
 with unjudged as (
     select coalesce(array_agg(r.run_key), '{}') as run_keys
     from raw.run as r
@@ -129,7 +131,7 @@ wanted as (
 
 select
     w.case_id,
-    m.run_at >= :before as is_tonight,
+    m.place,
     m.losses::text as losses,
     m.run_at as at,
     m.framework_version as version,
@@ -141,6 +143,24 @@ select
     m.throughput,
     m.is_false_alarm
 from wanted as w
+-- The limit keeps this a look at the index for each series.
+left join lateral (
+    select n.*
+    from raw.measurement as n
+    where
+        n.series_key = w.series_key
+        and n.is_good
+        and n.run_key = (
+            select r.run_key from raw.run as r
+            where r.run_id = :run_id
+        )
+        and n.run_at = (
+            select r.started_at from raw.run as r
+            where r.run_id = :run_id
+        )
+    order by n.run_at
+    limit 1
+) as t on true
 cross join
     lateral (
         with night as not materialized (
@@ -178,20 +198,42 @@ cross join
         )
 
         (
-            select *
+            select
+                'newest' as place,
+                night.*
             from night
-            where not is_changed
-            order by run_at desc, run_key desc
+            where not night.is_changed
+            order by night.run_at desc
             limit :max_nights
         )
         union all
         (
-            select *
+            select
+                'older' as place,
+                older.*
+            from (
+                select *
+                from night
+                where not is_changed
+                order by run_at desc
+                limit
+                    :max_older
+                    offset :max_nights
+            ) as older
+            where older.build_key = t.build_key
+            order by older.run_at desc
+            limit 1
+        )
+        union all
+        (
+            select
+                'changed' as place,
+                night.*
             from night
             where
-                is_changed
+                night.is_changed
                 -- Those before the newest reference prove nothing; the scan stops there.
-                and run_at > coalesce(
+                and night.run_at > coalesce(
                     (
                         select u.run_at
                         from night as u
@@ -201,33 +243,23 @@ cross join
                     ),
                     '-infinity'
                 )
-            order by run_at desc, run_key desc
+            order by night.run_at desc
             limit :max_changed
         )
         union all
         select
-            n.run_at,
-            n.run_key,
-            n.build_key,
-            n.losses,
-            n.framework_version,
-            n.fingerprint_id,
-            n.definition_digest,
-            n.throughput,
+            'tonight' as place,
+            t.run_at,
+            t.run_key,
+            t.build_key,
+            t.losses,
+            t.framework_version,
+            t.fingerprint_id,
+            t.definition_digest,
+            t.throughput,
             false as is_changed,
             false as is_false_alarm
-        from raw.measurement as n
-        where
-            n.run_key = (
-                select r.run_key from raw.run as r
-                where r.run_id = :run_id
-            )
-            and n.run_at = (
-                select r.started_at from raw.run as r
-                where r.run_id = :run_id
-            )
-            and n.series_key = w.series_key
-            and n.is_good
+        where t.run_key is not null
     ) as m
 inner join staging.build as b on m.build_key = b.build_key;
 

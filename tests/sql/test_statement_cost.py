@@ -95,7 +95,7 @@ def test_a_statement_looks_at_no_night_next_to_another_series(
     values = {
         **{"case_ids": cases, "clusters": ["local"] * SERIES, "run_ids": runs, "run_id": runs[-1]},
         **{"cluster": "local", "before": at, "until": at, "since": NIGHT, "started_at": NIGHT},
-        **{"max_nights": 30, "max_changed": 5, "max_points": 180},
+        **{"max_nights": 30, "max_older": 25, "max_changed": 5, "max_points": 180},
         **{"kinds": ["nightly"], "metric": "throughput"},
     }
     with filled.cursor() as cursor:

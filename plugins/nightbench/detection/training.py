@@ -125,6 +125,18 @@ def judge_training(
     return verdict
 
 
+def newest_are_enough(
+    tonight: TrainingNight, newest: Sequence[TrainingNight], traits: TrainingTraits, has_older: bool
+) -> bool:
+    """Return whether a night that trains as the newest nights does so with older ones, too.
+
+    More nights then only widen the tolerance. `has_older`: an older night has tonight's build.
+    """
+    has_chance = traits.is_asynchronous or traits.has_dropout
+    is_set_up_alike = all(map(tonight.is_like, newest)) or not (has_older or has_chance)
+    return is_set_up_alike and all(map(tonight.runs_as, newest))
+
+
 def _not_comparable(why: str) -> TrainingVerdict:
     return TrainingVerdict(TrainingKind.NOT_COMPARABLE, f"Training is not compared: {why}.")
 

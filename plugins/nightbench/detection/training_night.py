@@ -64,11 +64,10 @@ class TrainingNight:
             or differ(self.fingerprint_id, other.fingerprint_id)
         )
 
-    def is_set_up_as(self, other: TrainingNight) -> bool:
-        """Return whether definition, version, build, nodes, conditions and steps are the same."""
+    def runs_as(self, other: TrainingNight) -> bool:
+        """Return whether definition, batch size, conditions and steps are the same."""
         return (
             self.trains_as_defined_by(other)
-            and self.is_like(other)
             and self.losses.get("conditions") == other.losses.get("conditions")
             and self.losses.get("steps") == other.losses.get("steps")
         )

@@ -233,7 +233,7 @@ def suspected_regression(
 
 def _nights_before(warehouse: Warehouse, plan: RunPlan, case_id: str) -> list[TrainingNight]:
     """Return the nights that a changed training is compared with, the newest first."""
-    rows = warehouse.series.training_nights([case_id], plan.run, NIGHTS_COMPARED, 0)
+    rows = warehouse.series.training_nights([case_id], plan.run, NIGHTS_COMPARED)
     newest = sorted((night for *_, night in rows), key=lambda night: night.at, reverse=True)
     same = [night for night in newest[1:] if night.trains_as_defined_by(newest[0])]
     return same[:PROVED_NIGHTS]

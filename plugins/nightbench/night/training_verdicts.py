@@ -13,6 +13,7 @@ from nightbench.detection.training import (
     PROVED_NIGHTS,
     TrainingVerdict,
     judge_training,
+    newest_are_enough,
 )
 from nightbench.detection.training_lines import lines_that_differ
 from nightbench.detection.training_night import TrainingNight
@@ -32,7 +33,8 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         return {}
     cases = {case.planned.case_id: case for case in plan.cases}
     traits = {case_id: traits_of(case, plan.protocol) for case_id, case in cases.items()}
-    tonight, past = _nights(warehouse, plan.run, cases, PROVED_NIGHTS)
+    older = NIGHTS_COMPARED - PROVED_NIGHTS
+    tonight, past, of_build = _nights(warehouse, plan.run, cases, PROVED_NIGHTS, older)
     tonight = {
         case_id: night
         for case_id, night in tonight.items()
@@ -41,16 +43,15 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
     found: dict[str, TrainingVerdict] = {}
     for case_id, night in tonight.items():
         nights = past[case_id]
-        if all(map(night.is_set_up_as, nights)):
+        if newest_are_enough(night, nights, traits[case_id], case_id in of_build):
             found[case_id] = judge_training(night, nights, traits[case_id])
-    # More nights of this set-up only widen the tolerance. Other cases are compared with all nights.
     others = [
         case_id
         for case_id in tonight
         if case_id not in found or found[case_id].kind is not TrainingKind.SAME
     ]
     if others:
-        _, past = _nights(warehouse, plan.run, others, NIGHTS_COMPARED)
+        _, past, _ = _nights(warehouse, plan.run, others, NIGHTS_COMPARED, 0)
     for case_id in others:
         found[case_id] = judge_training(tonight[case_id], past[case_id], traits[case_id])
     between_lines = lines_that_differ(
@@ -71,18 +72,24 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
 
 
 def _nights(
-    warehouse: Warehouse, run: Run, case_ids: Iterable[str], max_nights: int
-) -> tuple[dict[str, TrainingNight], Mapping[str, list[TrainingNight]]]:
-    """Read the losses of some cases tonight, and in so many nights before, by case_id."""
-    tonight, past = dict[str, TrainingNight](), defaultdict[str, list[TrainingNight]](list)
-    for case_id, is_tonight, night in warehouse.series.training_nights(
-        list(case_ids), run, max_nights, PROVED_NIGHTS
+    warehouse: Warehouse, run: Run, case_ids: Iterable[str], max_nights: int, max_older: int
+) -> tuple[dict[str, TrainingNight], Mapping[str, list[TrainingNight]], set[str]]:
+    """Read the losses of some cases tonight and in so many nights before, by case_id.
+
+    And which cases have tonight's build also in one of so many older nights.
+    """
+    tonight, of_build = dict[str, TrainingNight](), set[str]()
+    past = defaultdict[str, list[TrainingNight]](list)
+    for case_id, place, night in warehouse.series.training_nights(
+        list(case_ids), run, max_nights, max_older, PROVED_NIGHTS
     ):
-        if is_tonight:
+        if place == "tonight":
             tonight[case_id] = night
+        elif place == "older":
+            of_build.add(case_id)
         else:
             past[case_id].append(night)
-    return tonight, past
+    return tonight, past, of_build
 
 
 def without_changed(

@@ -89,24 +89,30 @@ class SeriesRepository(Repository):
         return dict(self._tuples("run_ids", run_keys=list(run_keys)))
 
     def training_nights(
-        self, case_ids: Sequence[str], run: Run, max_nights: int, max_changed: int
-    ) -> Iterator[tuple[str, bool, TrainingNight]]:
-        """Yield case_id, whether it is tonight, and the night: see the statement."""
+        self,
+        case_ids: Sequence[str],
+        run: Run,
+        max_nights: int,
+        max_older: int = 0,
+        max_changed: int = 0,
+    ) -> Iterator[tuple[str, str, TrainingNight]]:
+        """Yield case_id, `tonight`, `newest`, `older` or `changed`, and the night."""
         # Most nights of a series repeat the losses of another: each text is parsed once.
         parsed: dict[str | None, Mapping[str, Range]] = {None: {}}
-        for case_id, is_tonight, text, at, *night in self._tuples(
+        for case_id, place, text, at, *night in self._tuples(
             "training_nights",
             case_ids=list(case_ids),
             cluster=run.cluster,
             run_id=run.run_id,
             before=run.started_at,
             max_nights=max_nights,
+            max_older=max_older,
             max_changed=max_changed,
         ):
             if text not in parsed:
                 of = f"losses of {case_id}, night {at}"
                 parsed[text] = stored_document(dict[str, Range], json.loads(text), of) or {}
-            yield case_id, is_tonight, TrainingNight(at, parsed[text], *night)
+            yield case_id, place, TrainingNight(at, parsed[text], *night)
 
     def reference_nights(
         self, cluster: str, case_ids: Sequence[str], run_id: str, before: datetime

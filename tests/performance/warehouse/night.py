@@ -20,6 +20,7 @@ from tests.performance.warehouse.history import (
     FACTS,
     STATEMENT_TIMEOUT_S,
     History,
+    build_of,
     clusters,
     plans,
 )
@@ -73,7 +74,8 @@ def measure_night(history: History) -> Iterator[Figure]:
 
     It is judged two runs at a time, `ROUNDS` times. `_cpu` is the time that the processors need for
     it, and `_losses_cpu` the part of it that compares the losses: other work slows both.
-    `judge_rounded` is the same night, with losses that differ by rounding from all earlier ones.
+    Two nights have losses that differ by rounding from all earlier ones, in all series at once:
+    `judge_new_build`, and `judge_old_build`, with the build of nights before the newest five.
     `load_night_row_by_row` loads a part of the largest run again, under another name.
     """
     with closing(history.connect()) as connection:
@@ -93,9 +95,10 @@ def measure_night(history: History) -> Iterator[Figure]:
         run_plans = [
             plan_of(night.run, night.planned, clusters()[night.run.cluster]) for night in nights
         ]
-    for name in ("judge_night", "judge_rounded"):
-        if name == "judge_rounded":
-            _round_losses(history, [night.run.run_id for night in nights])
+    for name, version in (("night", None), ("new_build", "3.0"), ("old_build", "2.0")):
+        name = f"judge_{name}"
+        if version:
+            _change_builds(history, [night.run.run_id for night in nights], version)
         spent: dict[str, list[float]] = defaultdict(list)
         for _ in range(1 + ROUNDS):  # The first one reads without a cache.
             began = time.perf_counter()
@@ -138,15 +141,22 @@ def _judge(history: History, plan: RunPlan) -> tuple[Sequence[Verdict], float, f
         return verdicts, _cpu_s(connection) - began, of_losses
 
 
-def _round_losses(history: History, run_ids: Sequence[str]) -> None:
-    statement = (
-        "update raw.measurement as m set losses = jsonb_set(losses, '{mean}', "
-        "'[6.8000001, 6.8000001]') from raw.run as r "
-        "where m.run_key = r.run_key and m.run_at = r.started_at and r.run_id = any(%s)"
+def _change_builds(history: History, run_ids: Sequence[str], version: str) -> None:
+    """Let runs have another version of each framework, and another mean loss by rounding."""
+    statements = (
+        "insert into raw.build (build_id, line, variant, source, version) "
+        "select distinct line || '-cu126-index-' || %(version)s, line, 'cu126', 'index', "
+        "%(version)s from raw.build on conflict do nothing",
+        "update raw.measurement as m set build_key = b.build_key, framework_version = b.version, "
+        "losses = jsonb_set(m.losses, '{mean}', '[6.8000001, 6.8000001]') "
+        "from raw.run as r, raw.build as old, raw.build as b "
+        "where m.run_key = r.run_key and m.run_at = r.started_at and r.run_id = any(%(run_ids)s) "
+        "and m.build_key = old.build_key and b.line = old.line and b.version = %(version)s",
     )
     with closing(history.connect("nightbench_owner")) as connection:
         with connection.cursor() as cursor:
-            cursor.execute(statement, (run_ids,))
+            for statement in statements:
+                cursor.execute(statement, {"version": version, "run_ids": list(run_ids)})
         connection.commit()
 
 
@@ -208,6 +218,12 @@ def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) ->
         before = {row[0]: row[1:] for row in cursor.fetchall()}
     drawn = random.Random(run.run_id)
     cluster = clusters()[run.cluster]
+    planned = [
+        replace(each, build=build_of(each.case, before[each.case_id][2]))
+        if each.case_id in before
+        else each
+        for each in planned
+    ]
     cases = tuple(
         _case(run, each, *before[each.case_id], drawn) for each in planned if each.case_id in before
     )

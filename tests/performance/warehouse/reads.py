@@ -184,6 +184,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "night": at.date(),
         "kinds": ["nightly"],
         "max_nights": NIGHTS_READ,
+        "max_older": 0,
         "max_changed": PROVED_NIGHTS,
         "max_steps": STEPS_SHOWN,
         "definition_digest": "",
