@@ -76,7 +76,7 @@ def judge_training(
         traits: of the case.
     """
     if not tonight.losses:
-        return _not_comparable("no rank recorded a loss")
+        return _not_comparable("a rank recorded no loss, or one that is not finite")
     known = [night for night in past if night.trains_as_defined_by(tonight)]
     nights = [night for night in known if not night.is_changed]
     if not nights:

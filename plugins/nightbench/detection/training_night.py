@@ -30,7 +30,7 @@ class TrainingNight:
 
     at: datetime
     losses: Mapping[str, Range]
-    """Empty if a rank recorded none."""
+    """Empty if a rank recorded none, or one that is not finite."""
     version: str | None = None
     build_id: str | None = None
     fingerprint_id: str | None = None

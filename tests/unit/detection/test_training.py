@@ -361,7 +361,10 @@ def test_asynchronous_nights_with_another_version_are_compared_with_their_range(
 
 def test_what_cannot_be_compared_says_why() -> None:
     silent = replace(night(5), losses={})
-    assert "no rank recorded a loss" in judge_training(silent, FIVE, FP32).sentence
+    assert (
+        "a rank recorded no loss, or one that is not finite"
+        in judge_training(silent, FIVE, FP32).sentence
+    )
     assert "no earlier night" in judge_training(night(5), [], FP32).sentence
     other = [replace(each, definition_digest="e") for each in FIVE]
     assert judge_training(night(5), other, FP32).kind is TrainingKind.NOT_COMPARABLE
