@@ -74,8 +74,8 @@ def measure_night(history: History) -> Iterator[Figure]:
 
     It is judged two runs at a time, `ROUNDS` times. `_cpu` is the time that the processors need for
     it, and `_losses_cpu` the part of it that compares the losses: other work slows both.
-    Two nights have losses that differ by rounding from all earlier ones, in all series at once:
-    `judge_new_build`, and `judge_old_build`, with the build of nights before the newest five.
+    Then all series have a new build, and losses that differ from all earlier ones by rounding
+    (`judge_new_build`), or the build and the losses of older nights (`judge_old_build`).
     `load_night_row_by_row` loads a part of the largest run again, under another name.
     """
     with closing(history.connect()) as connection:
@@ -95,10 +95,14 @@ def measure_night(history: History) -> Iterator[Figure]:
         run_plans = [
             plan_of(night.run, night.planned, clusters()[night.run.cluster]) for night in nights
         ]
-    for name, version in (("night", None), ("new_build", "3.0"), ("old_build", "2.0")):
+    for name, version, mean in (
+        ("night", None, None),
+        ("new_build", "3.0", 6.8000001),
+        ("old_build", "2.0", 6.8),
+    ):
         name = f"judge_{name}"
         if version:
-            _change_builds(history, [night.run.run_id for night in nights], version)
+            _change_builds(history, [night.run.run_id for night in nights], version, mean)
         spent: dict[str, list[float]] = defaultdict(list)
         for _ in range(1 + ROUNDS):  # The first one reads without a cache.
             began = time.perf_counter()
@@ -141,14 +145,16 @@ def _judge(history: History, plan: RunPlan) -> tuple[Sequence[Verdict], float, f
         return verdicts, _cpu_s(connection) - began, of_losses
 
 
-def _change_builds(history: History, run_ids: Sequence[str], version: str) -> None:
-    """Let runs have another version of each framework, and another mean loss by rounding."""
+def _change_builds(
+    history: History, run_ids: Sequence[str], version: str, mean: float | None
+) -> None:
+    """Let runs have another version of each framework, and another mean loss."""
     statements = (
         "insert into raw.build (build_id, line, variant, source, version) "
         "select distinct line || '-cu126-index-' || %(version)s, line, 'cu126', 'index', "
         "%(version)s from raw.build on conflict do nothing",
         "update raw.measurement as m set build_key = b.build_key, framework_version = b.version, "
-        "losses = jsonb_set(m.losses, '{mean}', '[6.8000001, 6.8000001]') "
+        "losses = jsonb_set(m.losses, '{mean}', to_jsonb(array[%(mean)s, %(mean)s])) "
         "from raw.run as r, raw.build as old, raw.build as b "
         "where m.run_key = r.run_key and m.run_at = r.started_at and r.run_id = any(%(run_ids)s) "
         "and m.build_key = old.build_key and b.line = old.line and b.version = %(version)s",
@@ -156,7 +162,8 @@ def _change_builds(history: History, run_ids: Sequence[str], version: str) -> No
     with closing(history.connect("nightbench_owner")) as connection:
         with connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(statement, {"version": version, "run_ids": list(run_ids)})
+                values = {"version": version, "run_ids": list(run_ids), "mean": mean}
+                cursor.execute(statement, values)
         connection.commit()
 
 
