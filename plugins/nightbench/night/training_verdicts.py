@@ -33,8 +33,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         return {}
     cases = {case.planned.case_id: case for case in plan.cases}
     traits = {case_id: traits_of(case, plan.protocol) for case_id, case in cases.items()}
-    older = NIGHTS_COMPARED - PROVED_NIGHTS
-    tonight, past, of_build = _nights(warehouse, plan.run, cases, PROVED_NIGHTS, older)
+    tonight, past, of_build = _nights(warehouse, plan.run, cases, PROVED_NIGHTS)
     tonight = {
         case_id: night
         for case_id, night in tonight.items()
@@ -51,7 +50,7 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
         if case_id not in found or found[case_id].kind is not TrainingKind.SAME
     ]
     if others:
-        _, past, _ = _nights(warehouse, plan.run, others, NIGHTS_COMPARED, 0)
+        _, past, _ = _nights(warehouse, plan.run, others, NIGHTS_COMPARED)
     for case_id in others:
         found[case_id] = judge_training(tonight[case_id], past[case_id], traits[case_id])
     between_lines = lines_that_differ(
@@ -72,16 +71,16 @@ def judge_trainings(warehouse: Warehouse, plan: RunPlan) -> dict[str, TrainingVe
 
 
 def _nights(
-    warehouse: Warehouse, run: Run, case_ids: Iterable[str], max_nights: int, max_older: int
+    warehouse: Warehouse, run: Run, case_ids: Iterable[str], max_nights: int
 ) -> tuple[dict[str, TrainingNight], Mapping[str, list[TrainingNight]], set[str]]:
     """Read the losses of some cases tonight and in so many nights before, by case_id.
 
-    And which cases have tonight's build also in one of so many older nights.
+    And which cases have tonight's build also in one of the older of `NIGHTS_COMPARED` nights.
     """
     tonight, of_build = dict[str, TrainingNight](), set[str]()
     past = defaultdict[str, list[TrainingNight]](list)
     for case_id, place, night in warehouse.series.training_nights(
-        list(case_ids), run, max_nights, max_older, PROVED_NIGHTS
+        list(case_ids), run, max_nights, NIGHTS_COMPARED - max_nights, PROVED_NIGHTS
     ):
         if place == "tonight":
             tonight[case_id] = night
